@@ -1,0 +1,202 @@
+"""A published config.json under careful reading: every value is traced, and what nobody read is known.
+
+The reader remembers which fields an adapter looked at. What is left over is then judged: fields that cannot change the memory are
+ignored, fields that might are refused by name, so that a config is never half understood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpufit.errors import ConfigError
+from gpufit.quantity import NUMBER, Q, Unit, fact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Default:
+    """The value that the published implementation takes for an absent field, and which class says so."""
+
+    value: Any
+    source: str
+
+
+class Config:
+    """One level of a config.json; nested levels share the log of what was read.
+
+    Accessors take several names, since families renamed fields: the first that is present and not null counts. A required field that
+    is absent raises `ConfigError` naming it. `origin` is where the text came from ("config.json", a catalogue entry).
+    """
+
+    def __init__(self, data: Mapping[str, Any], *, origin: str = "config.json", path: str = "") -> None:
+        self.data = data
+        self.origin = origin
+        self.path = path
+        self._read: set[str] = set()
+        self._subs: dict[str, Config] = {}
+
+    def where(self, name: str) -> str:
+        """The origin of one field, as printed beside its value."""
+        return f"{self.origin}: {self.path}{name}"
+
+    def has(self, *names: str) -> bool:
+        """Whether one of these fields is present and not null. Counts as reading them."""
+        self._read.update(names)
+        return any(self.data.get(n) is not None for n in names)
+
+    def present(self, name: str) -> bool:
+        """Whether the field stands in the file at all, null included. Counts as reading it."""
+        self._read.add(name)
+        return name in self.data
+
+    def ignore(self, *names: str) -> None:
+        """Marks fields as understood and without effect on memory in this family."""
+        self._read.update(names)
+
+    def raw(self, *names: str) -> Any:
+        """The plain value of the first of these fields that is present and not null, else None."""
+        self._read.update(names)
+        for name in names:
+            value = self.data.get(name)
+            if value is not None:
+                return value
+        return None
+
+    def name_of(self, *names: str) -> str | None:
+        """Which of these names is present and not null."""
+        return next((n for n in names if self.data.get(n) is not None), None)
+
+    def integer(self, *names: str, default: Default | int | None = None) -> int:
+        """A whole number, for choices and positions that take no part in the arithmetic."""
+        value = self.raw(*names)
+        if value is None:
+            if default is None:
+                raise self.missing(*names)
+            value = default.value if isinstance(default, Default) else default
+        return self._whole(names[0], value)
+
+    def count(self, *names: str, symbol: str, label: str, default: Default | None = None, unit: Unit = NUMBER) -> Q:
+        """A whole number as a traced fact, with `symbol` and `label` for the derivation."""
+        found = self.maybe(*names, symbol=symbol, label=label, unit=unit)
+        if found is not None:
+            return found
+        if default is None:
+            raise self.missing(*names)
+        return fact(self._whole(names[0], default.value), unit, symbol=symbol, name=label, origin=f"default of {default.source}: {names[0]}")
+
+    def maybe(self, *names: str, symbol: str, label: str, unit: Unit = NUMBER) -> Q | None:
+        """A whole number as a traced fact, or None when no such field is present."""
+        value = self.raw(*names)
+        if value is None:
+            return None
+        name = self.name_of(*names) or names[0]
+        return fact(self._whole(name, value), unit, symbol=symbol, name=label, origin=self.where(name))
+
+    def item(self, value: int, name: str, *, symbol: str, label: str, unit: Unit = NUMBER) -> Q:
+        """A fact read out of a list or map in this config, such as one layer's head count."""
+        return fact(self._whole(name, value), unit, symbol=symbol, name=label, origin=self.where(name))
+
+    def flag(self, *names: str, default: bool | Default = False) -> bool:
+        """A yes or no."""
+        value = self.raw(*names)
+        if value is None:
+            value = default.value if isinstance(default, Default) else default
+        if not isinstance(value, bool | int):
+            raise ConfigError(f"{self.where(names[0])} is {value!r}, expected true or false", hint="check the config.json")
+        return bool(value)
+
+    def text(self, *names: str) -> str | None:
+        """A string, or None when absent."""
+        value = self.raw(*names)
+        return None if value is None else str(value)
+
+    def items(self, *names: str) -> list[Any] | None:
+        """A list, or None when absent."""
+        value = self.raw(*names)
+        if value is None:
+            return None
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            raise ConfigError(f"{self.where(names[0])} is {value!r}, expected a list", hint="check the config.json")
+        return list(value)
+
+    def sub(self, *names: str) -> Config | None:
+        """A nested object as a Config of its own, or None when absent."""
+        value = self.raw(*names)
+        if value is None:
+            return None
+        name = self.name_of(*names) or names[0]
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{self.where(name)} is {value!r}, expected an object", hint="check the config.json")
+        if name not in self._subs:
+            self._subs[name] = Config(value, origin=self.origin, path=f"{self.path}{name}.")
+        return self._subs[name]
+
+    def missing(self, *names: str) -> ConfigError:
+        """The error for a required field that is not there."""
+        listed = " or ".join(names)
+        return ConfigError(
+            f"{self.origin} has no {self.path}{listed}, and its family has no published default for it",
+            hint="check that the file is the model's own config.json and complete",
+        )
+
+    def unread(self) -> dict[str, Any]:
+        """Fields that nobody read, by dotted path, nested levels that were opened included."""
+        left = {f"{self.path}{n}": v for n, v in self.data.items() if n not in self._read}
+        for sub in self._subs.values():
+            left.update(sub.unread())
+        return left
+
+    def _whole(self, name: str, value: Any) -> int:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ConfigError(f"{self.where(name)} is {value!r}, expected a whole number", hint="check the config.json")
+        if value < 0:
+            raise ConfigError(f"{self.where(name)} is {value}, expected a number that is not negative", hint="check the config.json")
+        return value
+
+
+_HINTS = (
+    "layer", "window", "attn", "attention", "head", "kv", "key_value", "cache", "latent", "lora_rank", "rank", "ssm", "mamba",
+    "state", "conv", "recurrent", "compress", "share", "sharing", "sparse", "index", "block", "chunk", "local", "global", "sink",
+    "linear", "delta", "expert", "moe", "mtp", "nextn", "draft", "hybrid", "pattern", "memory", "depth", "stride", "group", "rnn",
+)  # fmt: skip
+"""Parts of a field name that hint at the shape of the cache or of the weights."""
+
+_INERT = frozenset(
+    """
+    _attn_implementation attn_implementation _attn_implementation_internal attention_dropout attention_probs_dropout_prob attn_pdrop
+    attn_dropout hidden_dropout hidden_dropout_prob residual_dropout resid_pdrop embd_pdrop embed_dropout dropout activation_dropout
+    classifier_dropout ffn_dropout attention_softmax_in_fp32 scale_attention_softmax_in_fp32 reorder_and_upcast_attn scale_attn_weights
+    scale_attn_by_inverse_layer_idx use_cache cache_implementation layer_norm_eps layer_norm_epsilon layernorm_epsilon rms_norm_eps
+    norm_eps norm_epsilon initializer_range layer_norm_init initializer_factor query_pre_attn_scalar attn_logit_softcapping
+    final_logit_softcapping attn_temperature_tuning attn_scale floor_scale aux_loss_alpha router_aux_loss_coef router_z_loss_coef
+    moe_aux_loss_coeff router_jitter_noise input_jitter_noise output_router_logits seq_aux routed_scaling_factor scoring_func
+    norm_topk_prob topk_method topk_group n_group ep_size pretraining_tp keys_to_ignore_at_inference use_flash_attn attn_impl
+    flash_attn use_fused_rms_norm head_dim_scale encoder_layerdrop decoder_layerdrop gradient_checkpointing layerdrop
+    chunk_size_feed_forward _name_or_path transformers_version model_type architectures auto_map torch_dtype dtype output_attentions
+    output_hidden_states return_dict use_return_dict problem_type pruned_heads is_decoder is_encoder_decoder add_cross_attention
+    tie_encoder_decoder cross_attention_hidden_size num_beam_groups forced_bos_token_id forced_eos_token_id
+    num_beams decoder_start_token_id attention_logits_soft_cap output_logits_soft_cap
+    softmax_scale router_dtype moe_router_dtype moe_layer_freq_unused use_mem_efficient_attn use_flash_attention
+    """.split()
+)
+"""Fields with a hinting name that change no byte: training, numerics, bookkeeping. A field's meaning decides, not its look."""
+
+
+def is_off(value: Any) -> bool:
+    """Whether a value switches nothing on: null, false, zero, or an empty text, list or object."""
+    return value is None or value is False or value in ("", [], {}, 0)
+
+
+def suspicious(unread: Mapping[str, Any], inert: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    """The unread fields that could change the cache or the weights and so forbid an answer, sorted by path."""
+    found = []
+    for path, value in unread.items():
+        name = path.rsplit(".", 1)[-1]
+        if name in _INERT or name in inert or is_off(value) or name.endswith(("_token_id", "_token_index", "_token_ids", "_token")):
+            continue
+        if any(hint in name.lower() for hint in _HINTS):
+            found.append(path)
+    return tuple(sorted(found))

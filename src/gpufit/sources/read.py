@@ -1,0 +1,148 @@
+"""From the text of a config.json to a Model: finds the family's adapter, and refuses what nobody understood."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from gpufit.errors import ConfigError
+from gpufit.formats.tensor import DTYPES
+from gpufit.model import TOWERS, Model, Published, counted
+from gpufit.quantity import NUMBER, Q, total
+from gpufit.sources.config import Config, suspicious
+from gpufit.sources.decoder import Decoder
+
+_HERE = Path(__file__).parent / "adapters"
+
+
+@cache
+def _module(name: str) -> ModuleType:
+    return import_module(f"gpufit.sources.adapters.{name}")
+
+
+@cache
+def _claims() -> tuple[dict[str, str], dict[str, str]]:
+    """Every claimed model_type and architecture, to the adapter's module name. Imports all adapters: only after a miss by name."""
+    types: dict[str, str] = {}
+    architectures: dict[str, str] = {}
+    for path in sorted(_HERE.glob("[a-z]*.py")):
+        module = _module(path.stem)
+        types.update(dict.fromkeys(getattr(module, "MODEL_TYPES", (path.stem,)), path.stem))
+        architectures.update(dict.fromkeys(getattr(module, "ARCHITECTURES", ()), path.stem))
+    return types, architectures
+
+
+def families() -> tuple[str, ...]:
+    """Every model_type that an adapter claims."""
+    return tuple(sorted(_claims()[0]))
+
+
+def adapter_for(config: Config) -> ModuleType:
+    """The adapter module of a config's family, by model_type and then by architecture; `ConfigError` for an unknown family."""
+    model_type = config.text("model_type") or ""
+    listed = config.items("architectures") or []
+    name = model_type.replace("-", "_").replace(".", "_").lower()
+    if name and (_HERE / f"{name}.py").is_file():
+        module = _module(name)
+        if model_type in getattr(module, "MODEL_TYPES", (name,)):
+            return module
+    types, architectures = _claims()
+    for architecture in listed:
+        if architecture in architectures:
+            return _module(architectures[architecture])
+    if model_type in types:
+        return _module(types[model_type])
+    near = difflib.get_close_matches(model_type, types, n=2)
+    known = f"the nearest families are {', '.join(near)}; " if near else ""
+    what = f"model_type {model_type!r}" if model_type else "no model_type"
+    raise ConfigError(
+        f"unknown family: {config.origin} has {what} and architectures {', '.join(map(str, listed)) or 'none'}",
+        hint=f"{known}--assume-dense sizes it as plain full attention when nothing in it hints at another kind of layer",
+    )
+
+
+def decoder_of(config: Config) -> Decoder:
+    """The adapter's reading of a config, also for a text_config inside a multimodal one."""
+    module = adapter_for(config)
+    decoder: Decoder = module.read(config)
+    decoder.inert = decoder.inert | getattr(module, "INERT", frozenset())
+    return decoder
+
+
+def read_model(
+    data: Mapping[str, Any],
+    *,
+    id: str,
+    name: str = "",
+    slug: str = "",
+    origin: str = "config.json",
+    published: Published | None = None,
+    total_params: Q | None = None,
+    active_params: Q | None = None,
+) -> Model:
+    """The Model of a config.json.
+
+    `published` replaces what the config itself says of the checkpoint's format; `total_params` and `active_params` replace the counts
+    made from the parts (the catalogue's published counts). Raises `ConfigError` for an unknown family, a missing field, or an unread
+    field that could change the cache.
+    """
+    config = Config(data, origin=origin)
+    decoder = decoder_of(config)
+    dtype = DTYPES.get(str(config.raw("torch_dtype", "dtype") or decoder.config.raw("torch_dtype", "dtype") or "bfloat16"), "bf16")
+    config.ignore("quantization_config", "compression_config", "quantization")
+    decoder.config.ignore("quantization_config", "compression_config", "quantization")
+    unread = config.unread()
+    refused = suspicious(unread, decoder.inert)
+    if refused:
+        shown = ", ".join(f"{p} = {_short(unread[p])}" for p in refused[:6])
+        raise ConfigError(
+            f"{id}: not understood in {origin}: {shown}" + (f" and {len(refused) - 6} more" if len(refused) > 6 else ""),
+            hint="these fields could change the cache or the weights, and the reader for "
+            f"{config.text('model_type')!r} does not know them; a newer gpufit may",
+        )
+    parts = tuple(decoder.parts)
+    towers = [p for p in parts if p.role in TOWERS and not p.buffer]
+    return Model(
+        id=id,
+        name=name or id.rsplit("/", 1)[-1],
+        slug=slug or id.rsplit("/", 1)[-1].lower(),
+        family=config.text("model_type") or "",
+        architecture=str((config.items("architectures") or [""])[0]),
+        num_layers=decoder.num_layers,
+        layers=tuple(decoder.groups),
+        hidden_size=decoder.hidden,
+        vocab_size=decoder.vocab,
+        tied=decoder.tied,
+        attention_heads=decoder.attention_heads,
+        kv_heads=decoder.kv_heads,
+        head_dim=decoder.head_dim,
+        max_context=decoder.max_context,
+        dtype=dtype,
+        parts=parts,
+        total_params=total_params or counted(parts, "N", "parameters"),
+        active_params=active_params or active_count(decoder),
+        vision_params=counted(towers, "N_v", "parameters of towers and projectors") if towers else None,
+        published=published or Published(format=dtype, origin=f"{origin}: torch_dtype"),
+        draft_parts=tuple(decoder.draft_parts),
+        draft_layers=tuple(decoder.draft_groups),
+        assumptions=tuple(decoder.assumptions),
+        notes=tuple(decoder.notes),
+        unused_fields=tuple(sorted(unread)),
+        extras=dict(decoder.extras),
+    )
+
+
+def active_count(decoder: Decoder) -> Q:
+    """Parameters that one token uses: everything but the routed experts it does not visit."""
+    active = total((p.active_elements() for p in decoder.parts if not p.buffer), unit=NUMBER)
+    return active.as_step("N_act", "active parameters per token")
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else text[:37] + "..."
