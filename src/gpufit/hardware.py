@@ -14,10 +14,10 @@ Kind = Literal["device", "unified", "mig", "custom"]
 class Gpu:
     """One GPU, slice or accelerator, as facts with origins; None is "not known", never zero.
 
-    Three sizes have three names. `marketed_gb` is the size on the box. `memory` (bytes, symbol M) is what the vendor's tool prints as
-    the total, nvidia-smi for most; where no tool gives a total it is the allocator's, and `memory_basis` says whose figure it is.
-    `allocator_total` (bytes, symbol M_a) is what CUDA or HIP reports and what an engine multiplies by its utilisation: the former
-    less what the driver keeps for itself.
+    Three sizes have three names. `marketed_gb` is the size on the box. `memory` (bytes, symbol M) is what the vendor's tool
+    prints as the total, nvidia-smi for most; where no tool gives a total it is the allocator's, and `memory_basis` says whose
+    figure it is. `allocator_total` (bytes, symbol M_a) is what CUDA or HIP reports and what an engine multiplies by its
+    utilisation: the former less what the driver keeps for itself.
     """
 
     id: str
@@ -43,8 +43,8 @@ class Gpu:
 class Hardware:
     """A number of equal GPUs, and how many of them share a server.
 
-    `gpus_per_node` is the part's usual largest number, or exactly what the cloud instance or this machine holds. `notes` are what an
-    answer on this hardware has to say: an assumption made, an edition that the name did not tell.
+    `gpus_per_node` is the part's usual largest number, or exactly what the cloud instance or this machine holds. `notes` are
+    what an answer on this hardware has to say: an assumption made, an edition that the name did not tell.
     """
 
     gpu: Gpu

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import date
+from itertools import pairwise
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -13,25 +14,36 @@ from gpufit.sources import gpus, instances
 from gpufit.sources.toml_rows import Raw, raw_rows
 
 
+_ABOVE_ZERO = (
+    "memory_mib",
+    "allocator_mib",
+    "allocator_gib",
+    "marketed_gb",
+    "bandwidth_gb_s",
+    "gpus_per_node",
+    "memory_sightings",
+)
+
+
 def file_problems(file: str) -> list[str]:
     """Every problem of one data file, each with the row and the key it is about; an empty list for a sound file."""
     if file == gpus.FILE:
         rows = raw_rows(file, "gpu")
-        return [*row_problems(gpus.GpuRow, rows, "id"), *(p for raw in rows for p in _gpu_rules(raw)), *_order(rows, ("id",))]
+        return [*row_problems(TypeAdapter(list[gpus.GpuRow]), rows, "id"), *(p for raw in rows for p in _gpu_rules(raw)), *_order(rows, ("id",))]
     rows = raw_rows(file, "instance")
     return [
-        *row_problems(instances.Instance, rows, "name"),
+        *row_problems(TypeAdapter(list[instances.Instance]), rows, "name"),
         *(p for raw in rows for p in _instance_rules(raw)),
         *_order(rows, ("cloud", "name")),
     ]
 
 
-def row_problems(row_type: type[Any], rows: tuple[Raw, ...], label: str) -> list[str]:
+def row_problems(adapter: TypeAdapter[Any], rows: tuple[Raw, ...], label: str) -> list[str]:
     """What the row type itself refuses: keys missing or unknown, values of another type, words outside a list."""
     # As JSON, because strict mode takes a mapping for a dataclass only there.
     as_json = json.dumps(rows, default=str)
     try:
-        TypeAdapter(list[row_type]).validate_json(as_json, strict=True)
+        adapter.validate_json(as_json, strict=True)
     except ValidationError as error:
         return [_sentence(item["loc"], item["msg"], rows, label) for item in error.errors()]
     return []
@@ -52,7 +64,7 @@ def _gpu_rules(raw: Raw) -> Iterator[str]:
         yield f"{gpu}: allocator_mib and allocator_gib both; one fact has one place"
     if ("allocator_mib" in raw or "allocator_gib" in raw) != ("allocator_source" in raw):
         yield f"{gpu}: an allocator figure and its allocator_source come together"
-    for key in ("memory_mib", "allocator_mib", "allocator_gib", "marketed_gb", "bandwidth_gb_s", "gpus_per_node", "memory_sightings"):
+    for key in _ABOVE_ZERO:
         if key in raw and not raw[key] > 0:
             yield f"{gpu}.{key}: {raw[key]} is not above zero; leave an unknown out"
     yield from _texts(gpu, raw, ("name", "memory_source", "architecture"))
@@ -87,6 +99,6 @@ def _dates(row: str, raw: Raw) -> Iterator[str]:
 def _order(rows: tuple[Raw, ...], keys: tuple[str, ...]) -> Iterator[str]:
     """Rows out of order, or twice."""
     labels = [tuple(str(raw.get(key, "")) for key in keys) for raw in rows]
-    for before, after in zip(labels, labels[1:], strict=False):
+    for before, after in pairwise(labels):
         if before >= after:
             yield f"{' '.join(after)}: {'twice' if before == after else 'out of order, after ' + ' '.join(before)}"

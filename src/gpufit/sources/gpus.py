@@ -92,7 +92,7 @@ def find_gpu(name: str) -> Gpu:
     """The GPU that an id, an alias or a printed name stands for, any case; UnknownGpuError when it stands for none or several."""
     row = find_row(name)
     if row is None:
-        raise unknown_gpu(name)
+        raise unknown_gpu((name,))
     return gpu_of(row)
 
 
@@ -121,11 +121,11 @@ def find_row(name: str) -> GpuRow | None:
         return None
     if len(rows) == 1 and rows[0].name_shared_with is None:
         return rows[0]
-    choices = ", ".join(row.id for row in rows)
-    others = "" if len(rows) > 1 else f"; {rows[0].name_shared_with} print it too"
+    ids = ", ".join(row.id for row in rows)
+    everyone = ids if len(rows) > 1 else f"{ids} and {rows[0].name_shared_with}"
     raise UnknownGpuError(
-        f"'{name}' does not say which part: it is what {choices} print{'' if len(rows) > 1 else 's'}{others}",
-        hint=f"name one by its id ({choices}), or give the memory it has, as in --gpu 8188MiB",
+        f"'{name}' does not say which part: that name is printed by {everyone}",
+        hint=f"name one by its id ({ids}), or give the memory yours has, as in --gpu 24564MiB",
     )
 
 
@@ -169,10 +169,16 @@ def _names() -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
     return strong, printed
 
 
-def unknown_gpu(name: str, more_names: Iterable[str] = ()) -> UnknownGpuError:
-    """The error for a name that nothing has, with the nearest ids and instance names."""
-    near = nearest_names(name, more_names)
-    did_you_mean = f"did you mean {', '.join(near)}? " if near else ""
+def unknown_gpu(names: tuple[str, ...], more_names: Iterable[str] = ()) -> UnknownGpuError:
+    """The error for a name that nothing has, with the nearest ids and instance names.
+
+    `names` are the ways to read what was typed; the error speaks of the one that comes nearest to something known.
+    """
+    others = tuple(more_names)
+    scored = [(_scores(name, others), name) for name in names]
+    near, name = max(scored, key=lambda item: max(item[0].values(), default=0.0))
+    shown = _best(near)
+    did_you_mean = f"did you mean {', '.join(shown)}? " if shown else ""
     return UnknownGpuError(
         f"no GPU or cloud instance is called '{name}'",
         hint=f"{did_you_mean}`gpufit catalogue gpus` lists what is known; a size of your own works too, as in --gpu 24564MiB",
@@ -180,24 +186,40 @@ def unknown_gpu(name: str, more_names: Iterable[str] = ()) -> UnknownGpuError:
 
 
 def nearest_names(name: str, more_names: Iterable[str] = ()) -> tuple[str, ...]:
-    """Up to five ids or instance names that look like this one, best first."""
+    """Up to five ids or instance names that look like this one, best first; none where nothing does."""
+    return _best(_scores(name, more_names))
+
+
+# Below this likeness two names have little more than digits in common; a name that holds the other whole is far above it.
+_LIKE = 0.65
+_HOLDS = 0.5
+_NEAR_BEST = 0.35
+
+
+def _scores(name: str, more_names: Iterable[str]) -> dict[str, float]:
+    """How like each known name is, by id or instance name, where it is like at all."""
     from difflib import SequenceMatcher
 
     wanted = name_key(name)
     if not wanted:
-        return ()
+        return {}
     strong, printed = _names()
-    spellings = [(key, gpu_id) for key, gpu_id in strong.items()]
-    spellings += [(key, gpu_id) for key, ids in printed.items() for gpu_id in ids]
+    spellings = [*strong.items(), *((key, gpu_id) for key, ids in printed.items() for gpu_id in ids)]
     spellings += [(name_key(other), other) for other in more_names]
-    best: dict[str, float] = {}
+    found: dict[str, float] = {}
     for key, shown in spellings:
         score = SequenceMatcher(None, wanted, key).ratio()
-        if len(wanted) > 1 and (key.startswith(wanted) or wanted.startswith(key) and len(key) > 2):
-            score += 0.5
-        if score >= 0.65:
-            best[shown] = max(score, best.get(shown, 0.0))
-    return tuple(sorted(best, key=lambda shown: (-best[shown], shown))[:5])
+        if (len(wanted) > 1 and wanted in key) or (len(key) > 2 and wanted.startswith(key)):
+            score += _HOLDS
+        if score >= _LIKE:
+            found[shown] = max(score, found.get(shown, 0.0))
+    return found
+
+
+def _best(scores: dict[str, float]) -> tuple[str, ...]:
+    top = max(scores.values(), default=0.0)
+    close = [shown for shown, score in scores.items() if score >= top - _NEAR_BEST]
+    return tuple(sorted(close, key=lambda shown: (-scores[shown], shown))[:5])
 
 
 def gpu_of(row: GpuRow) -> Gpu:

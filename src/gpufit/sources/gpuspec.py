@@ -31,8 +31,8 @@ _UNITS = {"mib": 2**20, "gib": 2**30, "tib": 2**40, "mb": 10**6, "gb": 10**9, "t
 def parse_spec(text: str) -> Hardware:
     """The hardware of one SPEC.
 
-    UsageError for a count or size without meaning and for a machine whose GPUs differ; UnknownGpuError for a name that nothing has, or
-    that several parts share.
+    UsageError for a count or size without meaning and for a machine whose GPUs differ; UnknownGpuError for a name that nothing
+    has, or that several parts share.
     """
     found = parse_specs((text,))
     if len(found) > 1:
@@ -67,7 +67,7 @@ class _Named:
 
 
 def _parsed(text: str) -> tuple[Hardware, ...]:
-    if not text:
+    if not text or text.startswith(":"):
         raise UsageError("no GPU is named", hint="as in --gpu h100-sxm:4, --gpu p5.48xlarge or --gpu 24564MiB:2")
     readings = tuple(_readings(text))
     for name, count in readings:
@@ -82,7 +82,8 @@ def _parsed(text: str) -> tuple[Hardware, ...]:
         choices = " or ".join(f"{name}:{count}" for _, name, count in hits)
         raise UsageError(f"'{text}' can be read in two ways", hint=f"write {choices}")
     if not hits:
-        raise unknown_gpu(min((name for name, _ in readings), key=len) if counted else text, instance_names())
+        names = tuple(name for name, count in readings if ":" not in text or count is not None)
+        raise unknown_gpu(names, instance_names())
     found, _, count = hits[0]
     return (found.times(_count(count, text), text),)
 
@@ -144,17 +145,16 @@ def _own_size(number: str, unit: str, text: str) -> _Named:
     """A GPU of which only the memory is given, in exact bytes (a fraction of a byte is dropped)."""
     scale = _UNITS.get(unit.lower())
     if scale is None:
-        raise UsageError(f"'{text}' does not say which unit it is in", hint=f"write {number}{unit.upper()}iB or {number}{unit.upper()}B")
+        either = f"{number}{unit.upper()}iB or {number}{unit.upper()}B"
+        raise UsageError(f"'{text}' does not say which unit it is in", hint=f"write {either}")
     size = int(Fraction(number) * scale)
     if not 0 < size <= MAX_OWN_BYTES:
         raise UsageError(f"'{text}' is no size of a GPU: above 0, at most 16 TiB", hint=f"give {SIZE_FORMS}")
     shown = f"{number} {_written(unit)}"
     notes: tuple[str, ...] = ()
     if not unit.lower().endswith("ib"):
-        notes = (
-            f"{shown} read as decimal: {size:,} bytes = {size / 2**30:.1f} GiB; write {number}{unit[0].upper()}iB for the binary unit. "
-            "The size on the box is often another one than the tools print",
-        )
+        binary = f"{number}{unit[0].upper()}iB"
+        notes = (f"{shown} read as decimal: {size:,} bytes = {size / 2**30:.1f} GiB; write {binary} for the binary unit",)
     gpu = Gpu(
         id=f"{number}{_written(unit)}",
         name=f"GPU of {shown} (size given)",

@@ -31,8 +31,8 @@ class Instance:
     def whole_gpus(self) -> int:
         """The GPUs of one instance; UsageError for an instance that rents out a part of a GPU.
 
-        The part of the memory such an instance gets is not the part of the total that nvidia-smi would print, and nobody's print of it
-        was seen, so it is refused and not worked out.
+        The memory such an instance gets need not be that part of the GPU's total, and no print of it was seen: it is refused and
+        not worked out.
         """
         if self.count is not None:
             return self.count

@@ -16,8 +16,8 @@ MIG_QUERY = ("nvidia-smi", "--query-gpu=mig.mode.current", "--format=csv,noheade
 PATIENCE_SECONDS = 10
 NAME_IT = "name the hardware instead, as in --gpu h100-sxm:4 or --gpu 24564MiB:2"
 
-# ECC takes 1/16 of a GDDR board and old drivers print up to 3 % less, so one part stays within 8 % of its figure; editions of one name
-# (10 and 12 GB, 24 and 48 GB) lie 20 % and more apart.
+# ECC takes 1/16 of a GDDR board and old drivers print up to 3 % less, so one part stays within 8 % of its figure; editions of
+# one name (10 and 12 GB, 24 and 48 GB) lie 16 % and more apart.
 SAME_EDITION_PER_CENT = 8
 
 
@@ -96,7 +96,8 @@ def local_gpu(seen: Seen) -> tuple[Gpu, tuple[str, ...]]:
         known = gpu_of(row)
         if row.memory_mib == seen.memory_mib:
             return replace(known, memory=memory, memory_basis=basis), ()
-        said = f"nvidia-smi prints {seen.memory_mib:,} MiB here, the catalogue has {row.memory_mib:,} for {row.id} (ECC or another driver)"
+        here = f"nvidia-smi prints {seen.memory_mib:,} MiB here"
+        said = f"{here}, the catalogue has {row.memory_mib:,} for {row.id} (ECC or another driver)"
         return replace(known, memory=memory, memory_basis=basis, allocator_total=None), (said,)
     return _uncatalogued(seen, rows, memory_basis=basis, bare=memory)
 
@@ -134,7 +135,8 @@ def _uncatalogued(seen: Seen, rows: tuple[GpuRow, ...], *, memory_basis: str, ba
         notes="",
     )
     if same_chip:
-        note = f"the catalogue has no {seen.name} with {seen.memory_mib:,} MiB: architecture taken from {same_chip.id}, the rest not known"
+        missing = f"the catalogue has no {seen.name} with {seen.memory_mib:,} MiB"
+        note = f"{missing}: architecture taken from {same_chip.id}, the rest not known"
     else:
         note = f"{seen.name} is not in the catalogue: only its memory is known, not its architecture"
     return gpu, (note,)
@@ -142,6 +144,7 @@ def _uncatalogued(seen: Seen, rows: tuple[GpuRow, ...], *, memory_basis: str, ba
 
 def _output(command: tuple[str, ...], *, optional: bool = False) -> str:
     """What nvidia-smi prints. A failure of an optional call is an empty text, otherwise a UsageError that says what happened."""
+    cause: Exception | None = None
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=PATIENCE_SECONDS, check=False)
     except FileNotFoundError as error:
@@ -154,7 +157,7 @@ def _output(command: tuple[str, ...], *, optional: bool = False) -> str:
         if done.returncode == 0:
             return done.stdout
         said = (done.stdout.strip() or done.stderr.strip()).splitlines()
-        failure, cause = f"nvidia-smi failed with code {done.returncode}: {said[0] if said else 'it said nothing'}", None
+        failure = f"nvidia-smi failed with code {done.returncode}: {said[0] if said else 'it said nothing'}"
     if optional:
         return ""
     raise UsageError(failure, hint=NAME_IT) from cause
