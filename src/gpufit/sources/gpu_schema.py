@@ -13,7 +13,8 @@ from pydantic import TypeAdapter, ValidationError
 from gpufit.sources import gpus, instances
 from gpufit.sources.toml_rows import Raw, raw_rows
 
-
+GPU_ROWS = TypeAdapter(list[gpus.GpuRow])
+INSTANCE_ROWS = TypeAdapter(list[instances.Instance])
 _ABOVE_ZERO = (
     "memory_mib",
     "allocator_mib",
@@ -29,10 +30,14 @@ def file_problems(file: str) -> list[str]:
     """Every problem of one data file, each with the row and the key it is about; an empty list for a sound file."""
     if file == gpus.FILE:
         rows = raw_rows(file, "gpu")
-        return [*row_problems(TypeAdapter(list[gpus.GpuRow]), rows, "id"), *(p for raw in rows for p in _gpu_rules(raw)), *_order(rows, ("id",))]
+        return [
+            *row_problems(GPU_ROWS, rows, "id"),
+            *(p for raw in rows for p in _gpu_rules(raw)),
+            *_order(rows, ("id",)),
+        ]
     rows = raw_rows(file, "instance")
     return [
-        *row_problems(TypeAdapter(list[instances.Instance]), rows, "name"),
+        *row_problems(INSTANCE_ROWS, rows, "name"),
         *(p for raw in rows for p in _instance_rules(raw)),
         *_order(rows, ("cloud", "name")),
     ]

@@ -21,10 +21,11 @@ MAX_OWN_BYTES = 16 * 2**40
 COUNT_FORMS = "a whole number from 1 to 100,000, as in h100-sxm:4 or 4xh100"
 SIZE_FORMS = "a size with its unit, as in 24564MiB, 80GiB (binary) or 80GB (decimal)"
 
+# Patterns as text, since compiling all three costs more than reading a SPEC and `h100-sxm:4` needs none of them.
 _NUMBER = r"[+-]?[0-9][0-9.,_]*"
-_COUNT_FIRST = re.compile(rf"({_NUMBER})\s*[x×*]\s*(\S.*)", re.IGNORECASE)
-_COUNT_LAST = re.compile(rf"(.*?\S)\s*[x×*]\s*({_NUMBER})", re.IGNORECASE)
-_SIZE = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?)\s*(mib|gib|tib|mb|gb|tb|m|g|t)", re.IGNORECASE)
+_COUNT_FIRST = rf"({_NUMBER})\s*[xX×*]\s*(\S.*)"
+_COUNT_LAST = rf"(.*?\S)\s*[xX×*]\s*({_NUMBER})"
+_SIZE = r"([+-]?[0-9]+(?:\.[0-9]+)?)\s*([mMgGtT](?:[iI]?[bB])?)"
 _UNITS = {"mib": 2**20, "gib": 2**30, "tib": 2**40, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 
 
@@ -73,37 +74,38 @@ def _parsed(text: str) -> tuple[Hardware, ...]:
     for name, count in readings:
         if name.lower() == "local":
             return _local(None if count is None else _count(count, text), text)
-    whole, *counted = readings
-    named = _named(whole[0])
-    if named is not None:
-        return (named.times(1, text),)
-    hits = [(found, name, count) for name, count in counted if count is not None and (found := _named(name)) is not None]
+    hits = []
+    for name, count in readings:
+        named = _named(name)
+        if named is not None and count is None:
+            return (named.times(1, text),)
+        if named is not None and count is not None:
+            hits.append((named, name, count))
     if len(hits) > 1:
         choices = " or ".join(f"{name}:{count}" for _, name, count in hits)
         raise UsageError(f"'{text}' can be read in two ways", hint=f"write {choices}")
     if not hits:
-        names = tuple(name for name, count in readings if ":" not in text or count is not None)
-        raise unknown_gpu(names, instance_names())
-    found, _, count = hits[0]
-    return (found.times(_count(count, text), text),)
+        raise unknown_gpu(tuple(name for name, _ in readings), instance_names())
+    found, _, times = hits[0]
+    return (found.times(_count(times, text), text),)
 
 
 def _readings(text: str) -> Iterator[tuple[str, str | None]]:
     """Each way to part a SPEC into name and count, the whole as a name first (7900xtx is a name, not 7900 of something)."""
-    yield text, None
     name, colon, count = text.partition(":")
     if colon:
         yield name.strip(), count.strip()
         return
-    if first := _COUNT_FIRST.fullmatch(text):
+    yield text, None
+    if first := re.fullmatch(_COUNT_FIRST, text):
         yield first[2].strip(), first[1]
-    if last := _COUNT_LAST.fullmatch(text):
+    if last := re.fullmatch(_COUNT_LAST, text):
         yield last[1].strip(), last[2]
 
 
 def _count(count: str, text: str) -> int:
     """A count as people write it; anything but 1 to MAX_COUNT is a UsageError."""
-    if not re.fullmatch(r"[0-9]+", count):
+    if not (count.isascii() and count.isdigit()):
         what = f"'{count}' is not a count" if count else "the count is missing"
         raise UsageError(f"in '{text}' {what}", hint=f"the count is {COUNT_FORMS}")
     digits = count.lstrip("0")
@@ -116,8 +118,7 @@ def _named(name: str) -> _Named | None:
     """What a name stands for: a size of one's own, a catalogue GPU or a cloud instance; None when nothing has it."""
     if not name:
         return None
-    size = _SIZE.fullmatch(name)
-    if size:
+    if name[0] in "+-0123456789" and (size := re.fullmatch(_SIZE, name)):
         return _own_size(size[1], size[2], name)
     row = find_row(name)
     if row is not None:
