@@ -200,3 +200,22 @@ def suspicious(unread: Mapping[str, Any], inert: frozenset[str] = frozenset()) -
         if any(hint in name.lower() for hint in _HINTS):
             found.append(path)
     return tuple(sorted(found))
+
+
+def used_fields(config: Config, keep: frozenset[str] = frozenset()) -> tuple[dict[str, Any], list[str]]:
+    """The fields that an adapter read, as a config of their own, and the dotted paths of those that were null.
+
+    Fields in `keep` stay at any level. Made for writing a catalogue entry: reading the result gives the same model.
+    """
+    kept: dict[str, Any] = {}
+    nulls: list[str] = []
+    for name, value in config.data.items():
+        if name in config._subs:
+            kept[name], inner = used_fields(config._subs[name], keep)
+            nulls.extend(f"{name}.{n}" for n in inner)
+        elif name in config._read or name in keep:
+            if value is None:
+                nulls.append(name)
+            else:
+                kept[name] = value
+    return kept, nulls

@@ -1,0 +1,127 @@
+"""Plain arithmetic: what memory holds when nothing but weights and cache is counted.
+
+Memory is what nvidia-smi reports; weights shard evenly over tensor x pipeline parallel; the cache is counted per GPU, never on a pooled
+sum. No engine overhead is taken off beyond the share that utilisation leaves free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gpufit.engines.base import Capacity, LedgerLine, WeightChoice
+from gpufit.formats.cache import CacheFormat
+from gpufit.hardware import Gpu
+from gpufit.model import LayerGroup, Model
+from gpufit.placement import Placement, Refusal, stages
+from gpufit.quantity import BYTE_PER_SEQUENCE, BYTE_PER_TOKEN, NUMBER, SEQUENCE, Q, ceil_div, fact, floor, largest, total
+from gpufit.workload import Workload
+
+
+def layer_count(model: Model, group: LayerGroup, layers: range | None = None) -> Q:
+    """How many layers of a group there are, in one pipeline stage when `layers` says which."""
+    inside = group.indices if layers is None else tuple(i for i in group.indices if i in layers)
+    where = "" if layers is None else f" in layers {layers.start} to {layers.stop - 1}"
+    return fact(
+        len(inside), NUMBER, symbol=f"L_{group.kind.kind}", name=f"{group.kind.title} layers{where}", origin=f"{model.slug}: kinds of its layers"
+    )
+
+
+def bytes_per_token(model: Model, tp: Q, cache: CacheFormat) -> Q:
+    """What one more token costs one GPU in all layers that keep it, windowed ones while their window fills."""
+    terms = []
+    for group in model.layers:
+        each = group.kind.bytes_per_token(tp, cache)
+        if each is not None:
+            terms.append(layer_count(model, group) * each)
+    return total(terms, unit=BYTE_PER_TOKEN).as_step("K", "KV cache of one token in all layers")
+
+
+def fixed_bytes(model: Model, tp: Q) -> Q:
+    """What a sequence of any length keeps on one GPU: recurrent states and the like."""
+    terms = []
+    for group in model.layers:
+        each = group.kind.fixed_bytes(tp)
+        if each is not None:
+            terms.append(layer_count(model, group) * each)
+    return total(terms, unit=BYTE_PER_SEQUENCE).as_step("S_fixed", "cache of one sequence that does not grow with its length")
+
+
+def sequence_bytes(model: Model, context: Q, tp: Q, cache: CacheFormat, layers: range | None = None) -> Q:
+    """The whole cache of one sequence of `context` tokens on one GPU, or on one GPU of the stage that holds `layers`."""
+    terms = []
+    for group in model.layers:
+        each = group.kind.sequence_bytes(context, tp, cache)
+        if each is None:
+            continue
+        if layers is not None and not any(i in layers for i in group.indices):
+            continue
+        terms.append(layer_count(model, group, layers) * each)
+    return total(terms, unit=BYTE_PER_SEQUENCE).as_step("S", "cache of one sequence on one GPU")
+
+
+def heaviest(values: Iterable[Q]) -> Q:
+    """The largest of several values with its own derivation: the tightest GPU decides."""
+    return max(values, key=int)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arithmetic:
+    """The default engine: interface rules, no server's own accounting."""
+
+    name: str = "arithmetic"
+    version: str | None = None
+
+    def utilization(self) -> Q:
+        """0.90, as the interface fixes."""
+        return fact("0.9", NUMBER, symbol="u", name="share of memory that may be used", origin="default of --gpu-memory-utilization")
+
+    def refusal(self, model: Model, gpu: Gpu, placement: Placement) -> Refusal | None:
+        """Arithmetic refuses nothing beyond heads that do not divide."""
+        return None
+
+    def capacity(
+        self, model: Model, gpu: Gpu, placement: Placement, workload: Workload, weights: WeightChoice, context: Q, cache: CacheFormat
+    ) -> Capacity:
+        """pool = floor(memory * utilisation) - weights / (tp * pp); concurrent = floor(pool / cache of one sequence on one GPU)."""
+        tp, pp = placement.tensor_parallel, placement.pipeline_parallel
+        share = workload.utilization or self.utilization()
+        budget = floor(gpu.memory * share).as_step("M_u", "memory that may be used on one GPU")
+        held = ceil_div(weights.bytes, tp * pp).as_step("W_g", "weights on one GPU")
+        pool = (budget - held).as_step("P", "what is left for the cache on one GPU")
+        whole = sequence_bytes(model, context, _ONE, cache)
+        here = heaviest(
+            sequence_bytes(model, context, tp, cache, None if int(pp) == 1 else stage) for stage in stages(int(model.num_layers), int(pp))
+        )
+        count = _sequences(pool, here)
+        cached = (count * here).as_step("K_c", "cache of the sequences that fit")
+        return Capacity(
+            weights=weights,
+            weights_per_gpu=held,
+            budget=budget,
+            pool=pool,
+            context=context,
+            cache=cache,
+            sequence_bytes=whole,
+            sequence_bytes_per_gpu=here,
+            per_replica=count,
+            ledger=(
+                LedgerLine(name="weights", bytes=held),
+                LedgerLine(name="KV cache", bytes=cached),
+                LedgerLine(name="left in the pool", bytes=pool - cached),
+                LedgerLine(name="outside the budget", bytes=gpu.memory - budget),
+            ),
+        )
+
+
+_ONE = fact(1, NUMBER, symbol="tp_1", name="one GPU", origin="the whole model")
+
+
+def _sequences(pool: Q, each: Q) -> Q:
+    """Whole sequences in the pool; none when the weights alone are too large."""
+    name = "full-length sequences at once in one replica"
+    if int(each) == 0:
+        return fact(0, SEQUENCE, symbol="C", name=name, origin="this model keeps no cache: sequences are not limited by it")
+    if pool < 0:
+        return largest(pool // each, Q(0, SEQUENCE, "const")).because("the weights alone are larger than the budget").as_step("C", name)
+    return (pool // each).as_step("C", name)

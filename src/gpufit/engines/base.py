@@ -1,0 +1,96 @@
+"""What an engine policy answers: how much memory it takes, what a sequence costs it, and how many fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gpufit.formats.cache import CacheFormat
+from gpufit.hardware import Gpu
+from gpufit.model import Model, Recipe
+from gpufit.placement import Placement, Refusal
+from gpufit.quantity import Q
+from gpufit.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightChoice:
+    """The weights in one format: `bytes` of the whole model, and whether it is the published checkpoint's own.
+
+    `recipe` maps parts to storage formats where it is known; `note` says what stays at 16 bit or how the bytes were found.
+    """
+
+    format: str
+    bytes: Q
+    published: bool
+    recipe: Recipe | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerLine:
+    """One use of a GPU's memory. The lines of a ledger sum to the GPU's memory; `free` may be negative."""
+
+    name: str
+    bytes: Q
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """What one replica holds under an engine's rules; all figures per GPU are those of its tightest GPU.
+
+    `pool` may be negative: the weights alone do not fit. `per_replica` counts whole sequences, never below zero.
+    `details` carries an engine's own figures for JSON.
+    """
+
+    weights: WeightChoice
+    weights_per_gpu: Q
+    budget: Q
+    pool: Q
+    context: Q
+    cache: CacheFormat
+    sequence_bytes: Q
+    sequence_bytes_per_gpu: Q
+    per_replica: Q
+    ledger: tuple[LedgerLine, ...]
+    details: Mapping[str, Q | int | str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether at least one sequence at the full context fits."""
+        return int(self.per_replica) >= 1
+
+    @property
+    def short_by(self) -> int:
+        """Bytes missing on one GPU for the first sequence; 0 when it fits."""
+        return 0 if self.fits else max(0, int(self.sequence_bytes_per_gpu) - int(self.pool))
+
+
+class EnginePolicy(Protocol):
+    """The rules of one engine. Constants live in data/engines, a policy holds rules."""
+
+    @property
+    def name(self) -> str:
+        """The name typed after --engine."""
+        ...
+
+    @property
+    def version(self) -> str | None:
+        """The version whose rules these are; None for plain arithmetic."""
+        ...
+
+    def utilization(self) -> Q:
+        """The share of memory taken by default."""
+        ...
+
+    def refusal(self, model: Model, gpu: Gpu, placement: Placement) -> Refusal | None:
+        """Why this engine would not start so, beyond heads that do not divide; None when it would."""
+        ...
+
+    def capacity(
+        self, model: Model, gpu: Gpu, placement: Placement, workload: Workload, weights: WeightChoice, context: Q, cache: CacheFormat
+    ) -> Capacity:
+        """What one replica so placed holds."""
+        ...

@@ -1,0 +1,76 @@
+"""What single change would make a model fit: each is the same question asked again with one thing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpufit.hardware import Hardware
+from gpufit.placement import legal_tensor_degrees
+from gpufit.quantity import TOKEN_PER_SEQUENCE, Q, fact
+from gpufit.sizing.question import Answer, Change, Question
+from gpufit.sizing.search import answer, cache_format, context_of
+
+_MOST_GPUS = 1024
+_SHORTEST = 256
+
+
+def with_changes(found: Answer) -> Answer:
+    """The answer with the single changes that would make it fit; unchanged when it fits already."""
+    if found.fits or found.capacity is None:
+        return found
+    return replace(found, changes=tuple(_changes(found)))
+
+
+def _changes(found: Answer) -> Iterator[Change]:
+    question = replace(found.question, hardware=(found.hardware,))
+    if question.weights not in ("auto", "int4"):
+        lower = answer(replace(question, weights="int4"))
+        if lower.fits:
+            yield Change(what="weights in int4", option="--weights int4", sequences=lower.total_sequences)
+    if not cache_format(question).eight_bit:
+        smaller = answer(replace(question, workload=replace(question.workload, kv_cache_dtype="fp8")))
+        if smaller.fits:
+            yield Change(what="an fp8 cache", option="--kv-cache-dtype fp8", sequences=smaller.total_sequences)
+    shorter = longest_context(question)
+    if shorter is not None:
+        at = answer(_at(question, shorter))
+        yield Change(what=f"a context of {shorter:,} tokens", option=f"--context {shorter}", sequences=at.total_sequences)
+    more = _enough_gpus(question, found.hardware)
+    if more is not None:
+        count, sequences = more
+        yield Change(what=f"{count} GPUs", option=f"--gpu {found.hardware.gpu.id}:{count}", sequences=sequences)
+
+
+def _at(question: Question, context: int) -> Question:
+    tokens = fact(context, TOKEN_PER_SEQUENCE, symbol="n", name="context length", origin="a shorter --context")
+    return replace(question, workload=replace(question.workload, context=tokens))
+
+
+def longest_context(question: Question) -> int | None:
+    """The longest context, in steps of 256 tokens, of which one sequence fits; None when even 256 tokens do not."""
+    asked: Q | None = context_of(question)
+    if asked is None:
+        return None
+    low, high = 0, int(asked) // _SHORTEST
+    while low < high:
+        middle = (low + high + 1) // 2
+        if answer(_at(question, middle * _SHORTEST)).fits:
+            low = middle
+        else:
+            high = middle - 1
+    return low * _SHORTEST or None
+
+
+def _enough_gpus(question: Question, hardware: Hardware) -> tuple[int, int] | None:
+    """The smallest number of GPUs that fits among the legal degrees of one node, then among whole nodes."""
+    node = hardware.gpus_per_node
+    inside = [tp for tp in legal_tensor_degrees(question.model, node) if tp > hardware.count]
+    nodes = [node * k for k in range(1, _MOST_GPUS // max(1, node) + 1) if node * k > hardware.count]
+    counts = sorted({*inside, *(nodes if node > 1 else range(hardware.count + 1, 65))})
+    wanted = replace(question, tensor_parallel=None, pipeline_parallel=None)
+    for count in counts[:24]:
+        more = answer(replace(wanted, hardware=(replace(hardware, count=count, instance=None),)))
+        if more.fits:
+            return count, more.total_sequences
+    return None

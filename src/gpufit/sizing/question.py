@@ -1,0 +1,64 @@
+"""A question and its answer, as data; neither knows of terminals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpufit.engines.base import Capacity, EnginePolicy
+from gpufit.hardware import Hardware
+from gpufit.model import Model
+from gpufit.placement import Placement
+from gpufit.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One model on one or several kinds of hardware.
+
+    `weights` is a format name, `auto` or `published`. `tensor_parallel` and `pipeline_parallel` are None where the placement rule
+    chooses.
+    """
+
+    model: Model
+    hardware: tuple[Hardware, ...]
+    workload: Workload
+    engine: EnginePolicy
+    weights: str = "auto"
+    tensor_parallel: int | None = None
+    pipeline_parallel: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One single change that would make a model fit: what to change, to what, and what it would give."""
+
+    what: str
+    option: str
+    sequences: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the arithmetic says: fits or not, where, how many, and why.
+
+    `capacity` and `placement` are those of the best legal placement, also when it does not fit (then `short_by` says by how much);
+    None when no placement is legal at all. `total_sequences` sums the replicas.
+    """
+
+    question: Question
+    fits: bool
+    reason: str
+    hardware: Hardware
+    placement: Placement | None = None
+    capacity: Capacity | None = None
+    replicas: int = 0
+    total_sequences: int = 0
+    lowered: bool = False
+    warnings: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    context_too_long: bool = False
+
+    @property
+    def short_by(self) -> int:
+        """Bytes missing on one GPU; 0 when it fits or when no placement is legal."""
+        return self.capacity.short_by if self.capacity is not None and not self.fits else 0

@@ -1,0 +1,81 @@
+"""The bytes of a model's weights in a format: as published, or as a checkpoint in another format would have them."""
+
+from __future__ import annotations
+
+from gpufit.engines.base import WeightChoice
+from gpufit.errors import UsageError
+from gpufit.formats.checkpoint import checkpoint_bytes
+from gpufit.formats.weights import WEIGHT_FORMATS, WeightFormat
+from gpufit.model import Model
+from gpufit.quantity import BIT_PER_BYTE, BYTE, Q, ceil, fact
+
+_SIXTEEN = fact(2, BYTE, symbol="w", name="bytes of one 16-bit weight", origin="16-bit formats")
+_EIGHT = Q(8, BIT_PER_BYTE, "const")
+
+LADDER_BITS = {"fp32": 32, "bf16": 16, "fp16": 16, "int8": 8, "fp8": 8, "nvfp4": 4, "mxfp4": 4, "int4": 4}
+"""Bits of one element, for "lower than the published format"."""
+
+
+def published_weights(model: Model) -> WeightChoice:
+    """The checkpoint as published.
+
+    With a recipe the bytes are the sum over parts, each in its stored format; an unquantised checkpoint is parameters x bytes. Without
+    either, the size that the file list or index gave. Draft (multi-token-prediction) layers are not loaded and not counted.
+    """
+    known = model.published
+    if known.recipe is not None:
+        size = checkpoint_bytes(model, known.recipe, with_draft=False)
+        return WeightChoice(format=known.format, bytes=size, published=True, recipe=known.recipe, note=known.detail)
+    if known.format in WEIGHT_FORMATS and not WEIGHT_FORMATS[known.format].keeps_embeddings:
+        return WeightChoice(format=known.format, bytes=_plain_bytes(model, WEIGHT_FORMATS[known.format]), published=True, note=known.detail)
+    if known.bytes is not None:
+        return WeightChoice(format=known.format, bytes=known.bytes.as_step("W", "weights, as the checkpoint's files hold them"), published=True)
+    raise UsageError(
+        f"{model.id}: the bytes of its published format ({known.format}) are not known",
+        hint="name a format, as in --weights bf16",
+    )
+
+
+def weights_in(model: Model, name: str) -> WeightChoice:
+    """The weights in a format by name; the published checkpoint's own rule where that is its format."""
+    if name == "published" or name == model.published.format:
+        return published_weights(model)
+    chosen = WEIGHT_FORMATS.get(name)
+    if chosen is None:
+        raise UsageError(f"unknown weight format {name!r}", hint=f"one of auto, published, {', '.join(WEIGHT_FORMATS)}")
+    if not chosen.keeps_embeddings:
+        return WeightChoice(format=name, bytes=_plain_bytes(model, chosen), published=False)
+    size = _quantised_bytes(model, chosen)
+    note = "embedding and output head stay at 16 bit" if not model.tied else "the embedding (tied with the output head) stays at 16 bit"
+    return WeightChoice(format=name, bytes=size, published=False, note=note)
+
+
+def _plain_bytes(model: Model, chosen: WeightFormat) -> Q:
+    """Parameters times the bytes of one."""
+    if chosen.name in ("bf16", "fp16"):
+        return (model.total_params * _SIXTEEN).as_step("W", f"weights in {chosen.name}")
+    return ceil(model.total_params * chosen.bits / _EIGHT).as_step("W", f"weights in {chosen.name}")
+
+
+def _quantised_bytes(model: Model, chosen: WeightFormat) -> Q:
+    """Embedding and head at 16 bit, everything else in the format with its scales (interface: the arithmetic engine)."""
+    if model.vocab_size is None:
+        raise UsageError(f"{model.id} has no vocabulary size: which weights stay at 16 bit is not known", hint="--weights published")
+    table = model.vocab_size * model.hidden_size
+    if model.tied:
+        embed = table.because("input embedding and output head are one tensor").as_step("E", "embedding parameters, kept at 16 bit")
+    else:
+        embed = (2 * table).as_step("E", "embedding and output head parameters, kept at 16 bit")
+    rest = (model.total_params - embed).as_step("N_q", f"parameters stored in {chosen.name}")
+    return ceil(embed * _SIXTEEN + rest * chosen.bits_per_param() / _EIGHT).as_step("W", f"weights in {chosen.name}")
+
+
+def ladder(model: Model, *, hardware_fp8: bool | None) -> tuple[str, ...]:
+    """The formats that `auto` tries, widest first: the published one, then the highest lower ones.
+
+    The 8-bit rung is fp8 where the hardware has it and int8 where it has not; the 4-bit rung is int4. Both are what quantised
+    checkpoints are commonly published in; nvfp4 and mxfp4 are sized when named.
+    """
+    published = LADDER_BITS.get(model.published.format, 16)
+    lower = [("int8" if hardware_fp8 is False else "fp8", 8), ("int4", 4)]
+    return ("published", *(name for name, bits in lower if bits < published))
