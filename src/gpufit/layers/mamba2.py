@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gpufit.layers.state import State
+from gpufit.layers.state import State, refusal
 from gpufit.quantity import Q, round_up
 
 
@@ -14,7 +14,8 @@ class Mamba2(State):
     """A Mamba 2 mixer.
 
     Convolution over x, B and C: (heads * head_dim + 2 * groups * state_size) channels of kernel - 1 tokens.
-    Recurrent state: heads * head_dim * state_size. Both split over tp; groups that do not divide are raised to tp.
+    Recurrent state: heads * head_dim * state_size. Both split over tp; a group count that does not divide is raised to tp, so that
+    each GPU has the group that its heads read (vLLM 0.33.0, mamba_utils.py).
     """
 
     kind: ClassVar[str] = "mamba2"
@@ -24,21 +25,25 @@ class Mamba2(State):
     head_dim: Q
     state_size: Q
     groups: Q
-    kernel: Q
 
-    def conv_elements(self, tp: Q) -> Q:
-        """Channels on one GPU times the tokens that the kernel still needs."""
-        groups = self.groups
-        if int(groups) % int(tp):
-            groups = round_up(groups, tp).because("groups are copied until they divide by tp")
-        return (self.heads * self.head_dim + 2 * groups * self.state_size) // tp * (self.kernel - 1)
+    def groups_held(self, tp: Q) -> Q:
+        """B/C groups over all GPUs together, copies included."""
+        if int(self.groups) % int(tp) == 0:
+            return self.groups
+        note = f"{int(self.groups)} groups on {int(tp)} GPUs: groups are copied"
+        return round_up(self.groups, tp).because(note)
+
+    def conv_channels(self, tp: Q) -> Q:
+        """Channels of x, B and C on one GPU."""
+        return (self.heads * self.head_dim + 2 * self.groups_held(tp) * self.state_size) // tp
 
     def recurrent_elements(self, tp: Q) -> Q:
         """One head_dim x state_size matrix per head on this GPU."""
         return self.heads // tp * self.head_dim * self.state_size
 
     def tp_refusal(self, tp: int) -> str | None:
-        """Heads must divide by tp."""
-        if int(self.heads) % tp:
-            return f"{int(self.heads)} Mamba heads do not divide by {tp}"
-        return None
+        """Heads must divide by tp, and groups too unless there is only one (copied to every GPU)."""
+        reason = refusal(self.heads, "Mamba heads", tp)
+        if reason is None and int(self.groups) % tp and int(self.groups) != 1:
+            return f"{int(self.groups)} Mamba groups do not divide by {tp}"
+        return reason
