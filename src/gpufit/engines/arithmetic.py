@@ -89,7 +89,7 @@ class Arithmetic:
         budget = floor(gpu.memory * share).as_step("M_u", "memory that may be used on one GPU")
         held = ceil_div(weights.bytes, tp * pp).as_step("W_g", "weights on one GPU")
         pool = (budget - held).as_step("P", "what is left for the cache on one GPU")
-        whole = sequence_bytes(model, context, _ONE, cache)
+        whole = sequence_bytes(model, context, WHOLE, cache)
         here = heaviest(
             sequence_bytes(model, context, tp, cache, None if int(pp) == 1 else stage) for stage in stages(int(model.num_layers), int(pp))
         )
@@ -114,7 +114,8 @@ class Arithmetic:
         )
 
 
-_ONE = fact(1, NUMBER, symbol="tp_1", name="one GPU", origin="the whole model")
+WHOLE = fact(1, NUMBER, symbol="tp_1", name="one GPU", origin="the whole model")
+"""The tensor parallel degree at which a figure is the whole model's."""
 
 
 def _sequences(pool: Q, each: Q) -> Q:

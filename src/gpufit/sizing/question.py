@@ -8,6 +8,7 @@ from gpufit.engines.base import Capacity, EnginePolicy
 from gpufit.hardware import Hardware
 from gpufit.model import Model
 from gpufit.placement import Placement
+from gpufit.quantity import Q
 from gpufit.workload import Workload
 
 
@@ -42,7 +43,7 @@ class Answer:
     """What the arithmetic says: fits or not, where, how many, and why.
 
     `capacity` and `placement` are those of the best legal placement, also when it does not fit (then `short_by` says by how much);
-    None when no placement is legal at all. `total_sequences` sums the replicas.
+    None when no placement is legal at all. `total` sums the replicas.
     """
 
     question: Question
@@ -51,12 +52,18 @@ class Answer:
     hardware: Hardware
     placement: Placement | None = None
     capacity: Capacity | None = None
-    replicas: int = 0
-    total_sequences: int = 0
+    replicas: Q | None = None
+    total: Q | None = None
     lowered: bool = False
     warnings: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     context_too_long: bool = False
+    bytes_per_token: Q | None = None
+
+    @property
+    def total_sequences(self) -> int:
+        """Whole sequences over all replicas; 0 when it does not fit."""
+        return int(self.total) if self.total is not None else 0
 
     @property
     def short_by(self) -> int:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gpufit.engines.arithmetic import WHOLE, bytes_per_token
 from gpufit.engines.base import Capacity, WeightChoice
 from gpufit.formats.cache import CACHE_FORMATS, CacheFormat
 from gpufit.hardware import Hardware
 from gpufit.model import Model
 from gpufit.placement import Placement, Refusal, legal_tensor_degrees, placed, tensor_reason
-from gpufit.quantity import Q
+from gpufit.quantity import NUMBER, Q, fact
 from gpufit.sizing.question import Answer, Question
 from gpufit.sizing.weights import ladder, published_weights, weights_in
 
@@ -21,12 +22,13 @@ class Candidate:
 
     placement: Placement
     capacity: Capacity
-    replicas: int
+    replicas: Q
+    total: Q
 
     @property
     def sequences(self) -> int:
         """Sequences over all replicas."""
-        return self.replicas * int(self.capacity.per_replica)
+        return int(self.total)
 
 
 def answer(question: Question) -> Answer:
@@ -94,8 +96,9 @@ def _on(question: Question, hardware: Hardware) -> Answer:
         placement=candidate.placement,
         capacity=candidate.capacity,
         replicas=candidate.replicas,
-        total_sequences=candidate.sequences,
+        total=candidate.total,
         lowered=lowered,
+        bytes_per_token=bytes_per_token(model, WHOLE, candidate.capacity.cache),
         warnings=(*_warnings(question, hardware, candidate, lowered), *candidate.capacity.warnings),
     )
 
@@ -157,7 +160,7 @@ def place(question: Question, hardware: Hardware, weights: WeightChoice, context
             capacity = question.engine.capacity(
                 question.model, hardware.gpu, placement, question.workload, weights, context, cache
             )
-            found = Candidate(placement=placement, capacity=capacity, replicas=hardware.count // placement.gpus)
+            found = _candidate(hardware, placement, capacity)
             seen.append(found)
             enough = int(capacity.per_replica) >= wanted
             if enough and (int(placement.pipeline_parallel) == 1 or question.pipeline_parallel is not None):
@@ -167,6 +170,13 @@ def place(question: Question, hardware: Hardware, weights: WeightChoice, context
     if not seen:
         return None, why or "no tensor parallel degree is legal on this hardware"
     return max(seen, key=_preference), ""
+
+
+def _candidate(hardware: Hardware, placement: Placement, capacity: Capacity) -> Candidate:
+    gpus = fact(hardware.count, NUMBER, symbol="G", name="GPUs", origin="--gpu")
+    replicas = (gpus // (placement.tensor_parallel * placement.pipeline_parallel)).as_step("R", "replicas that the GPUs hold")
+    sequences = (replicas * capacity.per_replica).as_step("C_t", "full-length sequences at once in all replicas")
+    return Candidate(placement=placement, capacity=capacity, replicas=replicas, total=sequences)
 
 
 def _preference(candidate: Candidate) -> tuple[int, int, int, int]:
@@ -221,6 +231,6 @@ def _warnings(question: Question, hardware: Hardware, candidate: Candidate, lowe
         yield f"the checkpoint asks for an {cache.name} cache ({model.published.origin})"
     if candidate.capacity.weights.format == "fp8" and hardware.gpu.fp8 is False:
         yield f"{hardware.gpu.name} has no fp8 hardware: engines keep fp8 weights but compute in 16 bit"
-    idle = hardware.count - candidate.replicas * candidate.placement.gpus
+    idle = hardware.count - int(candidate.replicas) * candidate.placement.gpus
     if idle:
         yield f"{idle} of {hardware.count} GPUs stay unused"

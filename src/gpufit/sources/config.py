@@ -33,17 +33,27 @@ class Config:
         self.data = data
         self.origin = origin
         self.path = path
+        self.fallbacks: dict[str, Default] = {}
         self._read: set[str] = set()
         self._subs: dict[str, Config] = {}
 
     def where(self, name: str) -> str:
         """The origin of one field, as printed beside its value."""
+        if name not in self.data and name in self.fallbacks:
+            return f"default of {self.fallbacks[name].source}: {name}"
         return f"{self.origin}: {self.path}{name}"
+
+    def fall_back(self, defaults: Mapping[str, Default]) -> None:
+        """Class defaults for fields that the file leaves out altogether.
+
+        Nested configs are published as their differences from the class defaults, so there an absent field has a known value; a field
+        that is present and null keeps its null.
+        """
+        self.fallbacks.update(defaults)
 
     def has(self, *names: str) -> bool:
         """Whether one of these fields is present and not null. Counts as reading them."""
-        self._read.update(names)
-        return any(self.data.get(n) is not None for n in names)
+        return self.raw(*names) is not None
 
     def present(self, name: str) -> bool:
         """Whether the field stands in the file at all, null included. Counts as reading it."""
@@ -61,11 +71,13 @@ class Config:
             value = self.data.get(name)
             if value is not None:
                 return value
+        if self.fallbacks and not any(n in self.data for n in names):
+            return next((self.fallbacks[n].value for n in names if n in self.fallbacks), None)
         return None
 
     def name_of(self, *names: str) -> str | None:
-        """Which of these names is present and not null."""
-        return next((n for n in names if self.data.get(n) is not None), None)
+        """Which of these names is present and not null, or else has a class default."""
+        return next((n for n in names if self.data.get(n) is not None), next((n for n in names if n in self.fallbacks), None))
 
     def integer(self, *names: str, default: Default | int | None = None) -> int:
         """A whole number, for choices and positions that take no part in the arithmetic."""

@@ -1,0 +1,5 @@
+"""`python -m gpufit`, the same as the installed command."""
+
+from gpufit.cli.app import main
+
+main()

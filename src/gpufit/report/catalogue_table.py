@@ -1,0 +1,60 @@
+"""`gpufit catalogue` for people: one table a section."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpufit.report.console import console, heading, table
+from gpufit.report.units import params
+
+Row = dict[str, Any]
+
+
+def print_catalogue(found: dict[str, list[Row]]) -> None:
+    """Each section that has rows."""
+    out = console()
+    first = True
+    for name, rows in found.items():
+        if not rows:
+            continue
+        if not first:
+            out.print()
+        first = False
+        out.print(heading(f"{name.capitalize()} ({len(rows)})"))
+        _SECTIONS[name](out, rows)
+
+
+def _models(out: Any, rows: list[Row]) -> None:
+    shown = table(("Slug", "fixed"), ("Parameters", "right"), ("Active", "right"), "Published", "Id on the Hub", ("Checked", "fixed"))
+    for r in rows:
+        active = params(r["active_parameters"]) if r["active_parameters"] != r["parameters"] else "all"
+        shown.add_row(r["slug"], params(r["parameters"]), active, r["published"], r["model"], r["checked"])
+    out.print(shown)
+
+
+def _gpus(out: Any, rows: list[Row]) -> None:
+    shown = table(("Id", "fixed"), ("GiB", "right"), "Architecture", ("GB/s", "right"), ("Node", "right"), ("Seen", "right"), "Name", ("Checked", "fixed"))
+    for r in rows:
+        shown.add_row(
+            r["gpu"], f"{r['memory_bytes'] / 2**30:.2f}", r["architecture"], "-" if r["bandwidth_gb_s"] is None else f"{r['bandwidth_gb_s']:,}",
+            str(r["gpus_per_node"]), str(r["sightings"]), r["name"], r["checked"],
+        )  # fmt: skip
+    out.print(shown)
+    out.print("GiB: what the vendor's tool reports. Seen: independent sightings. Sources: --json.", style="dim")
+
+
+def _instances(out: Any, rows: list[Row]) -> None:
+    shown = table(("Instance", "fixed"), "Cloud", "GPU", ("Count", "right"), ("Checked", "fixed"))
+    for r in rows:
+        shown.add_row(r["instance"], r["cloud"], r["gpu"], str(r["count"] if r["count"] is not None else r["share"]), r["checked"])
+    out.print(shown)
+
+
+def _formats(out: Any, rows: list[Row]) -> None:
+    shown = table(("Format", "fixed"), ("Bits/parameter", "right"), "Embeddings and head", "Rule")
+    for r in rows:
+        shown.add_row(r["format"], f"{r['bits_per_parameter']:g}", "16 bit" if r["keeps_embeddings_at_16_bit"] else "same", r["source"])
+    out.print(shown)
+
+
+_SECTIONS = {"models": _models, "gpus": _gpus, "instances": _instances, "formats": _formats}

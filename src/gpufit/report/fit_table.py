@@ -1,0 +1,196 @@
+"""`gpufit fit` for people: what the hardware is, what fits, what does not and what would make it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from gpufit.engines.base import EnginePolicy
+from gpufit.hardware import Hardware
+from gpufit.report.bars import bar, legend
+from gpufit.report.command import vllm_serve
+from gpufit.report.console import console, heading, table
+from gpufit.report.units import gib, kib, memory, params, plural
+from gpufit.sizing.question import Answer
+from gpufit.workload import Workload
+
+FLOOR = (
+    "Each and total count sequences whose whole cache fits at the full context: a floor for real traffic, not a number of users."
+)
+EXACT = "Exact: parameters, cache bytes, GPU memory as its tool reports it. Modelled: even weight shards, formats that are not the published one."
+LEFT_OUT = "Left out: throughput (no tokens per second, by design), engine overhead, CUDA graphs, LoRA, speculative decoding, encoder activations."
+
+
+def print_fit(
+    answers: Sequence[Answer], hardware: Sequence[Hardware], workload: Workload, engine: EnginePolicy, *, whole_catalogue: bool
+) -> None:
+    """The answers, largest model first in a list, or one model in full."""
+    out = console()
+    for h in hardware:
+        out.print(hardware_line(h))
+        for note in h.notes:
+            out.print(f"  note: {note}")
+    out.print()
+    if len(answers) == 1 and not whole_catalogue:
+        _one(out, answers[0])
+    else:
+        _list(out, answers, workload, engine)
+    out.print()
+    for line in (FLOOR, EXACT, LEFT_OUT):
+        out.print(line, style="dim")
+
+
+def hardware_line(h: Hardware) -> str:
+    """Count, name, total GiB, architecture, bandwidth; what is not known is left out."""
+    gpu = h.gpu
+    size = f"{gib(h.total_memory)} in all, {int(gpu.memory) / 2**30:.2f} GiB each" if h.count > 1 else f"{int(gpu.memory) / 2**30:.2f} GiB"
+    facts = [size]
+    if gpu.architecture:
+        facts.append(gpu.architecture)
+    if gpu.compute_capability:
+        facts.append(f"compute capability {gpu.compute_capability}")
+    if gpu.bandwidth_gb_s:
+        facts.append(f"{gpu.bandwidth_gb_s:,} GB/s")
+    name = f"{h.instance}: " if h.instance else ""
+    return f"{name}{h.count} x {gpu.name} ({', '.join(facts)})"
+
+
+def _asked(workload: Workload, engine: EnginePolicy) -> str:
+    share = workload.utilization or engine.utilization()
+    context = "the model's own limit" if workload.context is None else f"{int(workload.context):,} tokens"
+    dtype = "cache dtype auto" if workload.kv_cache_dtype is None else f"{workload.kv_cache_dtype} cache"
+    return f"Context {context}, {dtype}, {float(share.value):.0%} of memory used." if float(share.value) * 100 == round(float(share.value) * 100) else (
+        f"Context {context}, {dtype}, {float(share.value)} of memory used."
+    )
+
+
+def placement_text(a: Answer) -> str:
+    """Placement and replicas, as in "tp 4, 2 replicas"."""
+    p = a.placement
+    if p is None:
+        return "none legal"
+    tp, pp = int(p.tensor_parallel), int(p.pipeline_parallel)
+    where = "1 GPU" if p.gpus == 1 else f"tp {tp}" if pp == 1 else f"pp {pp}" if tp == 1 else f"tp {tp} pp {pp}"
+    return f"{where}, {plural(int(a.replicas), 'replica')}" if a.replicas is not None else where
+
+
+def _list(out: Console, answers: Sequence[Answer], workload: Workload, engine: EnginePolicy) -> None:
+    out.print(_asked(workload, engine))
+    several = len({a.hardware.gpu.id for a in answers}) > 1
+    ordered = sorted(answers, key=lambda a: -int(a.question.model.total_params))
+    fitting = [a for a in ordered if a.fits]
+    missing = [a for a in ordered if not a.fits]
+    if fitting:
+        rows = table(("Model", "fixed"), "Weights", ("GiB", "right"), *(["GPU"] if several else []), "Placement", ("Each", "right"), ("Total", "right"))
+        for a in fitting:
+            assert a.capacity is not None
+            weights = a.capacity.weights
+            rows.add_row(
+                a.question.model.slug,
+                f"{weights.format}{'*' if a.lowered else ''}",
+                f"{int(weights.bytes) / 2**30:,.1f}",
+                *([a.hardware.gpu.id] if several else []),
+                placement_text(a),
+                f"{int(a.capacity.per_replica):,}",
+                f"{a.total_sequences:,}",
+            )
+        out.print()
+        out.print(heading(f"Fits ({len(fitting)} of {len(answers)})"))
+        out.print(rows)
+        if any(a.lowered for a in fitting):
+            out.print("* not the published format: needs a checkpoint in this one", style="dim")
+        _common_warnings(out, fitting)
+    if missing:
+        rows = table(("Model", "fixed"), ("Short by", "right"), "What would make it fit, one change at a time")
+        for a in missing:
+            short = f"{gib(a.short_by)} a GPU" if a.short_by else ""
+            rows.add_row(a.question.model.slug, short, _changes_text(a))
+        asked_format = all(a.question.weights in ("auto",) for a in missing)
+        out.print()
+        out.print(heading(f"Does not fit{' in any format tried' if asked_format else ''} ({len(missing)})"))
+        out.print(rows)
+
+
+def _changes_text(a: Answer) -> str:
+    if a.changes:
+        return "; ".join(f"{c.what} ({c.option})" if c.option.startswith("--gpu") else c.what for c in a.changes)
+    return a.reason or "no single change"
+
+
+def _common_warnings(out: Console, answers: Sequence[Answer]) -> None:
+    """Warnings that a list would repeat are said once, with how many models they touch."""
+    counts: dict[str, list[str]] = {}
+    for a in answers:
+        for warning in a.warnings:
+            if "needs a checkpoint in this format" not in warning:
+                counts.setdefault(warning, []).append(a.question.model.slug)
+    for warning, slugs in counts.items():
+        shown = ", ".join(slugs[:3]) + (f" and {len(slugs) - 3} more" if len(slugs) > 3 else "")
+        out.print(f"note: {warning} ({shown})", style="dim")
+
+
+def _one(out: Console, a: Answer) -> None:
+    model, c, p = a.question.model, a.capacity, a.placement
+    active = f", {params(model.active_params)} active per token" if _sparse(a) else ""
+    vision = f", {params(model.vision_params)} of them in towers" if model.vision_params is not None else ""
+    out.print(heading(f"{model.name} ({model.id})"))
+    out.print(f"{params(model.total_params)} parameters{active}{vision}; {int(model.num_layers)} layers; published in {_published(a)}")
+    out.print()
+    if c is None or p is None:
+        out.print(f"Does not fit: {a.reason}.")
+        return
+    rows = table("", "")
+    rows.show_header = False
+    kept = "" if c.weights.published else f", needs a checkpoint in {c.weights.format}"
+    note = f" ({c.weights.note})" if c.weights.note else ""
+    rows.add_row("weights", f"{c.weights.format}, {memory(c.weights.bytes)}{kept}{note}; {memory(c.weights_per_gpu)} on each GPU")
+    rows.add_row("placement", f"{_long_placement(a)}")
+    per_token = "" if a.bytes_per_token is None else f"{kib(a.bytes_per_token)} KiB per token{' while windows fill' if model.windowed else ''}; "
+    rows.add_row("cache", f"{c.cache.name}, {per_token}{memory(c.sequence_bytes)} for one sequence of {int(c.context):,} tokens")
+    if a.fits:
+        each = f" ({int(c.per_replica):,} in each replica)" if a.replicas is not None and int(a.replicas) > 1 else ""
+        rows.add_row("holds", f"{a.total_sequences:,} sequences of {int(c.context):,} tokens at once{each}")
+    else:
+        rows.add_row("holds", f"none: {a.reason}; short by {memory(a.short_by)} on each GPU")
+    out.print(rows)
+    for warning in a.warnings:
+        out.print(f"note: {warning}")
+    out.print()
+    width = min(out.width, 100)
+    out.print(f"Each GPU, {int(a.hardware.gpu.memory) / 2**30:.2f} GiB:" if p.gpus > 1 else f"The GPU, {int(a.hardware.gpu.memory) / 2**30:.2f} GiB:")
+    if all(int(line.bytes) >= 0 for line in c.ledger):
+        out.print(Text(bar(c.ledger, width), no_wrap=True))
+    out.print(Text(", ".join(legend(c.ledger))))
+    if a.changes:
+        out.print()
+        out.print(heading("One change that would make it fit"))
+        for change in a.changes:
+            out.print(f"  {change.what}: {change.option} (then {change.sequences:,} at once)")
+    words = vllm_serve(a)
+    if words:
+        out.print()
+        replicas = int(a.replicas) if a.replicas is not None else 1
+        out.print(heading("To serve it so" + (f" ({replicas} times, one per replica)" if replicas > 1 else "")))
+        out.print(Padding(Text(" \\\n  ".join(words), overflow="fold"), (0, 0, 0, 2)))
+        out.print("vLLM takes more than weights and cache: see what is left out below.", style="dim")
+
+
+def _sparse(a: Answer) -> bool:
+    model = a.question.model
+    return model.active_params is not None and int(model.active_params) != int(model.total_params)
+
+
+def _published(a: Answer) -> str:
+    known = a.question.model.published
+    return f"{known.format} ({known.detail})" if known.detail else known.format
+
+
+def _long_placement(a: Answer) -> str:
+    assert a.placement is not None
+    tp, pp = int(a.placement.tensor_parallel), int(a.placement.pipeline_parallel)
+    parts = ["1 GPU"] if a.placement.gpus == 1 else [f"tensor parallel {tp}"] + ([f"pipeline parallel {pp}"] if pp > 1 else [])
+    replicas = int(a.replicas) if a.replicas is not None else 0
+    return f"{', '.join(parts)}; {plural(replicas, 'replica')} on {plural(a.hardware.count, 'GPU')}"

@@ -1,0 +1,90 @@
+"""`gpufit kv` for people: the reference table, or one model's cache by kind of layer and by context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from gpufit.quantity import Q
+from gpufit.report.console import console, heading, table
+from gpufit.report.units import kib, memory
+from gpufit.sizing.cost import CacheCost
+
+
+def print_kv(costs: Sequence[CacheCost], *, whole_catalogue: bool) -> None:
+    """One line a model for the catalogue, a page a model for those that were named."""
+    out = console()
+    if whole_catalogue:
+        _reference(out, costs)
+        return
+    for position, cost in enumerate(costs):
+        if position:
+            out.print()
+        _one(out, cost)
+
+
+def _number(value: Q | None) -> str:
+    return "-" if value is None else f"{int(value):,}"
+
+
+def _reference(out: Console, costs: Sequence[CacheCost]) -> None:
+    rows = table(
+        ("Model", "fixed"), ("Layers", "right"), ("KV heads", "right"), ("Head dim", "right"), ("KiB/token", "right"), ("8k tokens", "right"), ("Kinds", "left")
+    )
+    for cost in costs:
+        at = next((memory(whole) for n, whole, _ in cost.per_sequence if int(n) == 8192), "-")
+        kinds = "+".join(dict.fromkeys(k.kind.kind for k in cost.kinds)) or "no cache"
+        rows.add_row(
+            cost.model.slug, _number(cost.model.num_layers), _number(cost.model.kv_heads), _number(cost.model.head_dim),
+            kib(cost.per_token), at, kinds,
+        )  # fmt: skip
+    out.print(heading("KV cache of the catalogue, whole model"))
+    out.print(rows)
+    out.print()
+    out.print("KiB/token: one more token, with windowed layers counted while their window fills; past it they cost nothing more.", style="dim")
+    out.print("A cache of latents is copied to each tensor-parallel GPU; KV heads never fall below one a GPU.", style="dim")
+
+
+def _one(out: Console, cost: CacheCost) -> None:
+    m, tp = cost.model, cost.tensor_parallel
+    out.print(heading(f"{m.name} ({m.id})"))
+    if not cost.kinds:
+        out.print("keeps no KV cache: " + ("; ".join(m.notes) or "it has no layer that stores anything between tokens"))
+        return
+    heads = f", {_number(m.attention_heads)} attention heads, {_number(m.kv_heads)} KV heads of {_number(m.head_dim)}" if m.kv_heads is not None else ""
+    out.print(f"{int(m.num_layers)} layers{heads}; cache {cost.cache.name}")
+    out.print(f"one more token: {kib(cost.per_token)} KiB" + (" while windows fill" if m.windowed else "") + f", 1k tokens: {memory(1024 * int(cost.per_token))}")
+    if int(cost.fixed):
+        out.print(f"whatever the length: {memory(cost.fixed)} a sequence")
+    if tp > 1:
+        out.print(f"on each of {tp} GPUs: {kib(cost.per_token_on_gpu)} KiB for one more token")
+    out.print()
+    rows = table("Kind", ("Layers", "right"), ("B/token, a layer", "right"), ("Fixed, a layer", "right"), "Keeps")
+    for k in cost.kinds:
+        rows.add_row(
+            k.kind.title, _number(k.layers), _number(k.per_token), "-" if k.fixed is None else memory(k.fixed), _keeps(k.kind)
+        )
+    out.print(rows)
+    out.print()
+    rows = table(("Context", "right"), ("One sequence", "right"), *([(f"On each of {tp} GPUs", "right")] if tp > 1 else []), ("Average B/token", "right"))
+    for n, whole, here in cost.per_sequence:
+        row = [f"{int(n):,}", memory(whole)]
+        if tp > 1:
+            row.append(memory(here))
+        rows.add_row(*row, f"{int(whole) // int(n):,}")
+    out.print(rows)
+    for line in (*m.assumptions, *m.notes):
+        out.print(f"note: {line}")
+    if cost.cache.eight_bit:
+        out.print("note: an fp8 cache changes attention numerics and wants hardware with fp8 (Ada, Hopper and later)")
+
+
+def _keeps(kind: object) -> str:
+    for name, words in (("window", "the last {} tokens"), ("chunk", "at most {} tokens")):
+        value = getattr(kind, name, None)
+        if isinstance(value, Q):
+            return words.format(f"{int(value):,}")
+    if getattr(kind, "grows", False):
+        return "every token"
+    return "nothing" if getattr(kind, "kind", "") in ("none", "shared") else "a fixed amount"

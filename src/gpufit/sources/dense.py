@@ -1,0 +1,215 @@
+"""What dense text families have in common: basics with class defaults, what stands on top of the decoder, and the Llama shape.
+
+A family's adapter says only how it differs: where it has biases, which norms, whether its MLP is gated, which layers slide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gpufit.errors import ConfigError
+from gpufit.model import Role, Shard
+from gpufit.quantity import Q
+from gpufit.sources.config import Config, Default
+from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.patterns import FULL, SLIDING, attend, class_defaults, per_layer, spread
+
+PRE_NORMS = (("input norm", "input_layernorm"), ("post-attention norm", "post_attention_layernorm"))
+ENCODER_NOTE = "it attends in both directions: an encoder, it keeps no KV cache"
+
+
+def basics(config: Config, source: str, *, tie: bool, prefix: str = "model.", **fields: Any) -> Decoder:
+    """A Decoder whose absent fields take the values of the class `source`; an answer repeats which ones it took.
+
+    `fields` are the class's defaults by published name, only those that change cache, weights or context limit.
+    """
+    config.fall_back(class_defaults(source, **fields))
+    d = open_decoder(config, tie_default=Default(value=tie, source=source), prefix="" if top_of(config) == "none" else prefix)
+    state_defaults(d, source, fields)
+    return d
+
+
+def state_defaults(d: Decoder, source: str, fields: Iterable[str]) -> None:
+    """Says in the answer which fields a whole config.json leaves to its class; nested configs are published as differences from it."""
+    absent = [name for name in fields if name not in d.config.data]
+    if absent and not d.config.path:
+        d.assumptions.append(f"{d.config.origin} has no {', '.join(absent)}: the defaults of {source} are used")
+
+
+# -- what stands on top ---------------------------------------------------------------------------------------------------------
+
+
+def top_of(config: Config) -> str:
+    """What the class in `architectures` puts on top of the decoder: "lm", "score", "token", "span", "reward" or "none".
+
+    Nested text models and files without `architectures` count as language models: there the outer class decides.
+    """
+    listed = config.items("architectures") or []
+    if config.path or not listed:
+        return "lm"
+    name = str(listed[0])
+    if "Eagle" in name or "Medusa" in name or "DFlash" in name or "DSpark" in name:
+        raise ConfigError(
+            f"{config.where('architectures')} is {name}: a draft model, which is loaded beside another model",
+            hint="size the model that it drafts for",
+        )
+    if "ForSequenceClassification" in name:
+        return "score"
+    if "ForTokenClassification" in name:
+        return "token"
+    if "ForQuestionAnswering" in name:
+        return "span"
+    if name in ("Qwen2ForRewardModel", "Qwen2ForProcessRewardModel"):
+        return "reward"
+    if "ForCausalLM" in name or name.endswith(("LMHeadModel", "ForConditionalGeneration", "ForMaskedLM")):
+        return "lm"
+    if name.endswith("Model"):
+        return "none"
+    raise ConfigError(
+        f"{config.where('architectures')} is {name}, and what it puts on top of {config.text('model_type')} is not known",
+        hint="a causal language model, a bare model, or a classification head are",
+    )
+
+
+def labels(config: Config) -> Q:
+    """The outputs of a classification head: `num_labels`, the length of `id2label`, or the two that every class starts from."""
+    named = config.raw("id2label")
+    config.ignore("label2id")
+    if config.has("num_labels") or not isinstance(named, dict):
+        default = Default(value=2, source="PreTrainedConfig (transformers 5.24.0)")
+        return config.count("num_labels", symbol="n_l", label="labels", default=default)
+    return config.item(len(named), "id2label", symbol="n_l", label="labels")
+
+
+def output(d: Decoder, *, module: str = "embed_tokens", head: str = "/lm_head", head_bias: bool = False) -> None:
+    """The token embedding and what the class puts on top: an output head, a classification head, or nothing."""
+    top = top_of(d.config)
+    if top == "lm":
+        d.embedding(module=module, head=head, head_bias=head_bias)
+        return
+    d.tied = True  # one matrix of the vocabulary's size: the embedding
+    d.embedding(module=module)
+    d.notes.append("an embedding or classification model: it has no output head over the vocabulary")
+    if top == "none":
+        return
+    if top == "reward":
+        d.part("reward layer", Role.HEAD, "/score.0", d.hidden, d.hidden, shard=Shard.COLUMN)
+        d.part("reward layer bias", Role.HEAD, "/score.0.bias", d.hidden, shard=Shard.COLUMN)
+    count = _one(d, "num_labels") if top == "reward" and _architecture(d) == "Qwen2ForRewardModel" else labels(d.config)
+    names = {"score": "/score", "token": "/score", "span": "/qa_outputs", "reward": "/score.2"}
+    rows = d.config.item(2, "architectures", symbol="n_l", label="start and end of a span") if top == "span" else count
+    d.part("classification head", Role.HEAD, names[top], rows, d.hidden, shard=Shard.ROW if top == "reward" else Shard.REPLICATED)
+    if top != "score":
+        d.part("classification head bias", Role.HEAD, names[top] + ".bias", rows)
+
+
+def _architecture(d: Decoder) -> str:
+    return str((d.config.items("architectures") or [""])[0])
+
+
+def _one(d: Decoder, name: str) -> Q:
+    return d.config.item(1, name, symbol="n_l", label="labels")
+
+
+# -- layers ----------------------------------------------------------------------------------------------------------------------
+
+
+def causal(d: Decoder) -> bool:
+    """Whether layers attend backwards only and so keep a cache; a config that says otherwise makes a note."""
+    if d.config.flag("is_causal", default=True) and not d.config.flag("use_bidirectional_attention"):
+        return True
+    d.notes.append(ENCODER_NOTE)
+    return False
+
+
+def windows(d: Decoder, window: Q | None, otherwise: Sequence[str]) -> None:
+    """The layer kinds: `layer_types` where the file has it, else `otherwise`, one word a layer.
+
+    Sliding layers without a window are refused, as their mask would have no width.
+    """
+    total = int(d.num_layers)
+    values = per_layer(d.config, "layer_types", total)
+    at = spread(d.config, "layer_types", values if values is not None else list(otherwise), (FULL, SLIDING))
+    d.config.ignore("sliding_window")
+    if at[SLIDING] and window is None:
+        raise ConfigError(
+            f"{d.config.where('layer_types')} has sliding layers, but sliding_window is {d.config.raw('sliding_window')!r}",
+            hint="check that the config.json is complete",
+        )
+    if causal(d):
+        attend(d, full=at[FULL], sliding=at[SLIDING], window=window)
+
+
+def every(d: Decoder, kind: str) -> list[str]:
+    """One word for all layers."""
+    return [kind] * int(d.num_layers)
+
+
+def nth_full(d: Decoder, step: int) -> list[str]:
+    """Sliding layers but for each `step`-th, which is full; a step of zero or less leaves none sliding."""
+    return [SLIDING if step > 0 and (i + 1) % step else FULL for i in d.all]
+
+
+# -- weights ---------------------------------------------------------------------------------------------------------------------
+
+
+def width(d: Decoder, *names: str) -> Q:
+    """The width of the MLP."""
+    return d.config.count(*(names or ("intermediate_size",)), symbol="I", label="MLP width")
+
+
+def norms(d: Decoder, listed: Iterable[tuple[str, str]] = PRE_NORMS, *, final: str = "norm", bias: bool = False, module: str = "layers.{i}.") -> None:
+    """The norms of each layer by name and module, and the final one."""
+    for name, path in listed:
+        d.norm(name, module + path, layers=d.all, bias=bias)
+    if final:
+        d.norm("final norm", final, bias=bias)
+
+
+def fused_qkv(d: Decoder, module: str, *, bias: bool = False, layers: Iterable[int] | None = None, kv_heads: Q | None = None) -> None:
+    """One published matrix with the queries, keys and values: three parts of one module, since each shards in its own way."""
+    at = tuple(d.all if layers is None else layers)
+    nq, nk, dim = d.need(d.attention_heads), kv_heads or d.need(d.kv_heads), d.need(d.head_dim)
+    d.linear("q_proj", Role.ATTENTION, module, nq * dim, d.hidden, layers=at, shard=Shard.COLUMN, bias=bias)
+    d.linear("k_proj", Role.ATTENTION, module, nk * dim, d.hidden, layers=at, shard=Shard.KV_HEADS, heads=nk, bias=bias)
+    d.linear("v_proj", Role.ATTENTION, module, nk * dim, d.hidden, layers=at, shard=Shard.KV_HEADS, heads=nk, bias=bias)
+
+
+def out_proj(d: Decoder, module: str, *, bias: bool = False) -> None:
+    """The output projection of attention."""
+    rows = d.need(d.attention_heads) * d.need(d.head_dim)
+    d.linear("o_proj", Role.ATTENTION, module, d.hidden, rows, layers=d.all, shard=Shard.ROW, bias=bias)
+
+
+def fused_gate_up(d: Decoder, module: str, intermediate: Q, *, bias: bool = False) -> None:
+    """One published matrix with gate and up projection."""
+    d.linear("gate_up_proj", Role.MLP, module, 2 * intermediate, d.hidden, layers=d.all, shard=Shard.COLUMN, bias=bias)
+
+
+def down(d: Decoder, module: str, intermediate: Q, *, bias: bool = False, name: str = "down_proj") -> None:
+    """The projection of the MLP back to the hidden size."""
+    d.linear(name, Role.MLP, module, d.hidden, intermediate, layers=d.all, shard=Shard.ROW, bias=bias)
+
+
+def up(d: Decoder, module: str, intermediate: Q, *, bias: bool = False) -> None:
+    """The projection of an MLP without a gate to its width."""
+    d.linear("up_proj", Role.MLP, module, intermediate, d.hidden, layers=d.all, shard=Shard.COLUMN, bias=bias)
+
+
+def llama_shape(
+    d: Decoder,
+    *,
+    bias: bool = False,
+    out_bias: bool = False,
+    mlp_bias: bool = False,
+    qk_norm: str = "",
+    gated: bool = True,
+    norm_bias: bool = False,
+    listed: Iterable[tuple[str, str]] = PRE_NORMS,
+) -> None:
+    """The weights that Llama and its many relatives share: separate projections, a gated MLP, two norms a layer, a final norm."""
+    output(d)
+    d.attention(d.all, bias=bias, out_bias=out_bias, qk_norm=qk_norm)
+    d.mlp(d.all, width(d), gated=gated, bias=mlp_bias)
+    norms(d, listed, bias=norm_bias)
