@@ -6,6 +6,7 @@ from typing import Any
 
 from gpufit.errors import ConfigError
 from gpufit.layers.gated_delta import GatedDelta
+from gpufit.layers.mamba2 import Mamba2
 from gpufit.layers.state import STATE_UNIT
 from gpufit.model import Role, Shard
 from gpufit.quantity import Q, fact
@@ -106,3 +107,45 @@ def gated_delta_mixer(d: Decoder, layers: Layers, kind: GatedDelta, *, fused: bo
 def class_defaults(config: Config, source: str, values: dict[str, Any]) -> None:
     """Makes the defaults of a configuration class known to a config: `values` by published name, `source` the class and its version."""
     config.fall_back({name: Default(value=value, source=source) for name, value in values.items()})
+
+
+def mamba2_mixer(
+    d: Decoder,
+    layers: Layers,
+    kind: Mamba2,
+    *,
+    module: str = "layers.{i}.mixer",
+    bias: bool = False,
+    out_bias: bool = False,
+    conv_bias: bool = True,
+    norm: bool = True,
+) -> None:
+    """Mamba 2 layers under the names that all published families share, and the kind.
+
+    The input projection makes z, x, B, C and dt in one matrix. A single B/C group is copied to every tensor-parallel rank while the rest
+    is split, so it stands in a part of its own. The decay A_log is kept at fp32 (vLLM 0.33.0, mamba_mixer2.py). `norm` is the gated
+    norm before the output projection.
+    """
+    at = tuple(layers)
+    if not at:
+        return
+    d.layer(kind, at)
+    inner, shared = kind.heads * kind.head_dim, 2 * kind.groups * kind.state_size
+    role, split = Role.STATE, Shard.COLUMN
+    if int(kind.groups) == 1:
+        d.linear("in_proj z, x, dt", role, f"{module}.in_proj", 2 * inner + kind.heads, d.hidden, layers=at, shard=split, bias=bias)
+        d.linear("in_proj B, C", role, f"{module}.in_proj", shared, d.hidden, layers=at, shard=Shard.KV_HEADS, heads=kind.groups, bias=bias)
+        convolved = ((" x", inner, split, None), (" B, C", shared, Shard.KV_HEADS, kind.groups))
+    else:
+        d.linear("in_proj", role, f"{module}.in_proj", 2 * inner + shared + kind.heads, d.hidden, layers=at, shard=split, bias=bias)
+        convolved = (("", inner + shared, split, None),)
+    for what, channels, shard, heads in convolved:
+        d.part(f"conv1d{what}", role, f"{module}.conv1d", channels, kind.kernel, layers=at, shard=shard, heads=heads)
+        if conv_bias:
+            d.part(f"conv1d{what} bias", role, f"{module}.conv1d.bias", channels, layers=at, shard=shard, heads=heads)
+    d.part("dt_bias", role, f"{module}.dt_bias", kind.heads, layers=at, shard=split)
+    d.part("A_log", role, f"{module}.A_log", kind.heads, layers=at, shard=split, dtype="fp32")
+    d.part("D", role, f"{module}.D", kind.heads, layers=at, shard=split)
+    if norm:
+        d.part("mixer norm", Role.NORM, f"{module}.norm", inner, layers=at, shard=split)
+    d.linear("out_proj", role, f"{module}.out_proj", d.hidden, inner, layers=at, shard=Shard.ROW, bias=out_bias)
