@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from importlib import import_module
 from typing import Any, TypeVar
 
 from gpufit._version import __version__
@@ -210,9 +211,9 @@ def _fetch(
     received: Callable[[int], None],
 ) -> Reply:
     """One try. Reads no further than was asked for, whatever the server sends."""
-    from huggingface_hub.utils import get_session
-
-    with _opened(get_session(), url, headers, silence) as (status, answered, chunks):
+    # By name: which modules re-export it to type checkers differs between releases.
+    session = import_module("huggingface_hub.utils").get_session()
+    with _opened(session, url, headers, silence) as (status, answered, chunks):
         skipped = span is not None and status == 200  # Range was ignored: the body begins at the file's start
         most = limit
         if span is not None and status in (200, 206):

@@ -64,22 +64,25 @@ def _ask(id: str, revision: str, file: str, *, sha: str, etag: str, seconds: flo
     except urllib.error.URLError as error:
         if isinstance(error.reason, ssl.SSLError | ValueError):
             return Probe.CHANGED, ""  # the client may know other certificates
-        refused = isinstance(error.reason, ConnectionRefusedError)
-        late = isinstance(error.reason, TimeoutError)
-        return Probe.GONE, "refused the connection" if refused else f"did not answer within {seconds:g} s" if late else "could not be reached"
+        if isinstance(error.reason, TimeoutError):
+            return Probe.GONE, f"did not answer within {seconds:g} s"
+        return Probe.GONE, "refused the connection" if isinstance(error.reason, ConnectionRefusedError) else "could not be reached"
     except TimeoutError:
         return Probe.GONE, f"did not answer within {seconds:g} s"
     except (OSError, HTTPException):
         return Probe.GONE, "cut the connection"
     except ValueError:  # an address or a token that the standard library cannot send: the full question will say so
         return Probe.CHANGED, ""
-    if status == 429 or status >= 500 or status == 408:
+    if status in (408, 429) or status >= 500:
         return Probe.GONE, f"answered {status}"
-    commit = found.get("X-Repo-Commit", "")
-    if status in (401, 403, 404) or not commit:
-        # Nothing of the Hub's is in an answer without its headers: a sign-in page, or a refusal that the full question must explain.
-        return (Probe.CHANGED, "") if status in (401, 403, 404) or found.get("X-Error-Code") else (Probe.GONE, "gave no usable answer")
+    if status in (401, 403, 404):
+        return Probe.CHANGED, ""  # the full question will say why
+    commit = found.get("X-Repo-Commit")
     seen = (found.get("ETag") or "").removeprefix("W/").strip('"')
+    if commit is None:  # a mirror without the Hub's headers, or a page that is not the Hub's at all
+        if seen and seen == etag:
+            return Probe.SAME, ""
+        return (Probe.GONE, "gave no usable answer") if "html" in found.get("Content-Type", "") else (Probe.CHANGED, "")
     if commit == sha and (status // 100 == 3 or not etag or not seen or seen == etag):
         return Probe.SAME, ""
     return Probe.CHANGED, ""

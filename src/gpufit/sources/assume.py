@@ -1,0 +1,58 @@
+"""A model of an unknown family under a stated assumption: plain full attention in every layer, when nothing in the config denies it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from gpufit.errors import ConfigError
+from gpufit.model import Model
+from gpufit.sources.config import is_off
+
+_HARMLESS = frozenset(
+    """
+    rope_scaling rope_parameters quantization_config compression_config auto_map generation_config task_specific_params id2label label2id
+    """.split()
+)
+"""Nested fields that describe no part of the model's shape."""
+
+_OTHER_KINDS = re.compile(r"(?i)moe|mamba|mixtral|expert|hybrid|ssm|rwkv|linear|delta|sparse|latent|mla|retnet|hyena|conv|griffin|xlstm|diffusion|audio|vision|vl\b")
+"""Words in a family's or class's name that say its layers are not all plain attention."""
+
+
+def dense_model(config: Mapping[str, Any], reader: Callable[[Mapping[str, Any]], Model], *, why: ConfigError, origin: str) -> Model:
+    """The Model of a config read as a decoder with full attention and a gated MLP in every layer.
+
+    `reader` reads a config whose model_type is known. Raises `ConfigError` when something in the config hints at another kind of layer:
+    the reader's own guard refuses unread fields with a hinting name; here go the class names, nested parts and encoder-decoders.
+    """
+    family = str(config.get("model_type") or "")
+    classes = [str(a) for a in config.get("architectures") or []]
+    found = [f"its name {name!r}" for name in (family, *classes) if _OTHER_KINDS.search(name)]
+    found += [f"{k} is an object" for k, v in config.items() if isinstance(v, Mapping) and not is_off(v) and k not in _HARMLESS]
+    if config.get("is_encoder_decoder"):
+        found.append("is_encoder_decoder is true")
+    if classes and not any(c.endswith(("ForCausalLM", "LMHeadModel")) for c in classes):
+        found.append(f"no class of {', '.join(classes)} is a causal language model")
+    if found:
+        raise ConfigError(
+            f"{why.message}; --assume-dense does not hold: {'; '.join(found)}",
+            hint="only a config in which nothing hints at another kind of layer can be sized as plain full attention",
+        )
+    try:
+        model = reader({**config, "model_type": "llama", "architectures": ["LlamaForCausalLM"]})
+    except ConfigError as error:
+        raise ConfigError(f"{why.message}; --assume-dense does not hold: {error.message}", hint=error.hint.replace("'llama'", repr(family))) from None
+    said = f"model_type {family!r} is not known" if family else "there is no model_type"
+    return replace(
+        model,
+        family=family,
+        architecture=classes[0] if classes else "",
+        assumptions=(
+            f"--assume-dense: {said} in {origin}; every layer is taken as full attention with a gated MLP of the usual shape. "
+            "The KV cache is right if that is so; the parameter count is an estimate",
+            *model.assumptions,
+        ),
+    )
