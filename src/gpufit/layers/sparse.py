@@ -84,3 +84,20 @@ class SparseFull(Full):
         """K and V of the heads on this GPU, and the index key whole."""
         held = Full.bytes_per_token(self, tp, cache) + self.index.bytes_per_token()
         return held.as_step("k_indexed", f"cache of one token in one {self.title} layer with an indexer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexOnly(Latent):
+    """A sparse layer that attends over the latent of the earlier layer `target`, and keeps at most an index key of its own."""
+
+    kind: ClassVar[str] = "sparse_shared"
+    title: ClassVar[str] = "sparse attention over a shared latent"
+
+    target: int
+    index: Index | None = None
+
+    def bytes_per_token(self, tp: Q, cache: CacheFormat) -> Q:
+        """The index key, or nothing."""
+        if self.index is None:
+            return fact(0, BYTE_PER_TOKEN, symbol="k_shared", name="cache of one token", origin=f"kept by layer {self.target}")
+        return self.index.bytes_per_token()

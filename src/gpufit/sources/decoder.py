@@ -186,10 +186,11 @@ class Decoder:
             self.norm("k_norm", f"{module}.k_norm", layers=at, size=nk * d)
 
     def latent(self, layers: Layers, *, heads: Q, latent_rank: Q, rope_dim: Q, nope_dim: Q, value_dim: Q, query_rank: Q | None,
-               bias: bool = False, module: str = "layers.{i}.self_attn") -> None:  # fmt: skip
+               bias: bool = False, module: str = "layers.{i}.self_attn", kind: LayerKind | None = None, own: bool = True) -> None:  # fmt: skip
         """Multi-head latent attention: projections, their norms, and the layer kind. `query_rank` None: queries are not compressed.
 
-        `bias` is that of the two down-projections and of the output projection (attention_bias in the DeepSeek classes).
+        `bias` is that of the two down-projections and of the output projection (attention_bias in the DeepSeek classes). `kind` replaces
+        the plain latent kind. `own` is False in layers that expand the latent of another layer and project none.
         """
         at = tuple(layers)
         r = Role.LATENT
@@ -200,11 +201,13 @@ class Decoder:
             self.linear("q_a_proj", r, f"{module}.q_a_proj", query_rank, self.hidden, layers=at, shard=Shard.REPLICATED, bias=bias)
             self.norm("q_a_layernorm", f"{module}.q_a_layernorm", layers=at, size=query_rank)
             self.linear("q_b_proj", r, f"{module}.q_b_proj", heads * width, query_rank, layers=at, shard=Shard.COLUMN)
-        self.linear("kv_a_proj", r, f"{module}.kv_a_proj_with_mqa", latent_rank + rope_dim, self.hidden, layers=at, shard=Shard.REPLICATED, bias=bias)
-        self.norm("kv_a_layernorm", f"{module}.kv_a_layernorm", layers=at, size=latent_rank)
+        if own:
+            down = latent_rank + rope_dim
+            self.linear("kv_a_proj", r, f"{module}.kv_a_proj_with_mqa", down, self.hidden, layers=at, shard=Shard.REPLICATED, bias=bias)
+            self.norm("kv_a_layernorm", f"{module}.kv_a_layernorm", layers=at, size=latent_rank)
         self.linear("kv_b_proj", r, f"{module}.kv_b_proj", heads * (nope_dim + value_dim), latent_rank, layers=at, shard=Shard.COLUMN)
         self.linear("o_proj", Role.ATTENTION, f"{module}.o_proj", self.hidden, heads * value_dim, layers=at, shard=Shard.ROW, bias=bias)
-        self.layer(Latent(latent_rank=latent_rank, rope_dim=rope_dim, attention_heads=heads), at)
+        self.layer(kind or Latent(latent_rank=latent_rank, rope_dim=rope_dim, attention_heads=heads), at)
 
     def mlp(
         self,
@@ -244,6 +247,7 @@ class Decoder:
         score_correction: bool = False,
         module: str = "layers.{i}.mlp",
         router: str = "gate",
+        router_dtype: str | None = None,
         names: Sequence[str] = ("gate_proj", "up_proj", "down_proj"),
         hidden: Q | None = None,
     ) -> None:
@@ -254,7 +258,7 @@ class Decoder:
         at = tuple(layers)
         if not at:
             return
-        self.part("router", Role.ROUTER, f"{module}.{router}", experts, self.hidden, layers=at)
+        self.part("router", Role.ROUTER, f"{module}.{router}", experts, self.hidden, layers=at, dtype=router_dtype)
         if router_bias:
             self.part("router bias", Role.ROUTER, f"{module}.{router}.bias", experts, layers=at)
         if score_correction:
