@@ -123,7 +123,8 @@ class Published:
 
     `format` is the short word (bf16, fp8, mxfp4, int4, ...), `detail` says more ("AWQ, groups of 128"). `recipe` maps parts to storage
     formats, None when every part has the plain dtype. `bytes` is the exact size of its tensors where a file list or index told it.
-    `kv_cache_dtype` is the cache dtype that the checkpoint asks for, None when it does not.
+    `kv_cache_dtype` is the cache dtype that the checkpoint asks for, None when it does not. `method` is the quantiser's own name
+    (quant_method), by which engines choose how to lay the tensors out; empty where nothing is quantised.
     """
 
     format: str
@@ -132,6 +133,7 @@ class Published:
     bytes: Q | None = None
     kv_cache_dtype: str | None = None
     origin: str = ""
+    method: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
