@@ -1,17 +1,14 @@
-"""What the state mixers of several families have in common: the dtypes of their states, and their projections as published."""
+"""What configs say of recurrent layers: the dtypes of their states, and which layers they are."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from gpufit.errors import ConfigError
-from gpufit.layers.gated_delta import GatedDelta
 from gpufit.layers.mamba2 import Mamba2
 from gpufit.layers.state import STATE_UNIT
-from gpufit.model import Role, Shard
 from gpufit.quantity import Q, fact
 from gpufit.sources.config import Config, Default
-from gpufit.sources.decoder import Decoder, Layers
 
 _BYTES = {
     "bfloat16": 2, "bf16": 2, "float16": 2, "fp16": 2, "half": 2, "float32": 4, "fp32": 4, "float": 4,
@@ -77,75 +74,33 @@ def where_is(types: list[str], *words: str) -> tuple[int, ...]:
     return tuple(i for i, word in enumerate(types) if word in words)
 
 
-def gated_delta_mixer(d: Decoder, layers: Layers, kind: GatedDelta, *, fused: bool, module: str = "layers.{i}.linear_attn") -> None:
-    """Gated DeltaNet layers as in Qwen3-Next and Qwen3.5: projections, convolution over q, k and v, decay, gated norm, and the kind.
-
-    `fused` is Qwen3-Next's publication of q, k, v and z in one matrix and of b and a in another; Qwen3.5 has four matrices. The decay
-    A_log is kept at fp32.
-    """
-    at = tuple(layers)
-    if not at:
-        return
-    d.layer(kind, at)
-    keys, values = kind.key_heads * kind.key_dim, kind.value_heads * kind.value_dim
-    role, split = Role.STATE, Shard.COLUMN
-    if fused:
-        d.linear("in_proj_qkvz", role, f"{module}.in_proj_qkvz", 2 * keys + 2 * values, d.hidden, layers=at, shard=split)
-        d.linear("in_proj_ba", role, f"{module}.in_proj_ba", 2 * kind.value_heads, d.hidden, layers=at, shard=split)
-    else:
-        d.linear("in_proj_qkv", role, f"{module}.in_proj_qkv", 2 * keys + values, d.hidden, layers=at, shard=split)
-        d.linear("in_proj_z", role, f"{module}.in_proj_z", values, d.hidden, layers=at, shard=split)
-        d.linear("in_proj_b", role, f"{module}.in_proj_b", kind.value_heads, d.hidden, layers=at, shard=split)
-        d.linear("in_proj_a", role, f"{module}.in_proj_a", kind.value_heads, d.hidden, layers=at, shard=split)
-    d.part("conv1d", role, f"{module}.conv1d", 2 * keys + values, kind.kernel, layers=at, shard=split)
-    d.part("dt_bias", role, f"{module}.dt_bias", kind.value_heads, layers=at, shard=split)
-    d.part("A_log", role, f"{module}.A_log", kind.value_heads, layers=at, shard=split, dtype="fp32")
-    d.norm("mixer norm", f"{module}.norm", layers=at, size=kind.value_dim)
-    d.linear("out_proj", role, f"{module}.out_proj", d.hidden, values, layers=at, shard=Shard.ROW)
-
-
 def class_defaults(config: Config, source: str, values: dict[str, Any]) -> None:
     """Makes the defaults of a configuration class known to a config: `values` by published name, `source` the class and its version."""
     config.fall_back({name: Default(value=value, source=source) for name, value in values.items()})
 
 
-def mamba2_mixer(
-    d: Decoder,
-    layers: Layers,
-    kind: Mamba2,
-    *,
-    module: str = "layers.{i}.mixer",
-    bias: bool = False,
-    out_bias: bool = False,
-    conv_bias: bool = True,
-    norm: bool = True,
-) -> None:
-    """Mamba 2 layers under the names that all published families share, and the kind.
+def inner_width(config: Config, width: Q, heads: Q, head_dim: Q) -> None:
+    """Refuses Mamba 2 heads that do not fill the mixer's inner width, as the published classes do."""
+    if int(heads) * int(head_dim) != int(width):
+        raise ConfigError(
+            f"{config.origin}: {int(heads)} Mamba heads of {int(head_dim)} are not the mixer's {int(width)} channels", hint="check the config.json"
+        )
 
-    The input projection makes z, x, B, C and dt in one matrix. A single B/C group is copied to every tensor-parallel rank while the rest
-    is split, so it stands in a part of its own. The decay A_log is kept at fp32 (vLLM 0.33.0, mamba_mixer2.py). `norm` is the gated
-    norm before the output projection.
-    """
-    at = tuple(layers)
-    if not at:
-        return
-    d.layer(kind, at)
-    inner, shared = kind.heads * kind.head_dim, 2 * kind.groups * kind.state_size
-    role, split = Role.STATE, Shard.COLUMN
-    if int(kind.groups) == 1:
-        d.linear("in_proj z, x, dt", role, f"{module}.in_proj", 2 * inner + kind.heads, d.hidden, layers=at, shard=split, bias=bias)
-        d.linear("in_proj B, C", role, f"{module}.in_proj", shared, d.hidden, layers=at, shard=Shard.KV_HEADS, heads=kind.groups, bias=bias)
-        convolved = ((" x", inner, split, None), (" B, C", shared, Shard.KV_HEADS, kind.groups))
+
+def mamba2_kind(config: Config, width: Q, *, state: Q) -> Mamba2:
+    """The Mamba 2 kind of the families that name their fields mamba_*; `mamba_d_head` "auto" is an equal share of `width`."""
+    heads = config.count("mamba_n_heads", symbol="h_m", label="Mamba heads")
+    if config.raw("mamba_d_head") in (None, "auto"):
+        head_dim = (width // heads).as_step("d_m", "Mamba head dimension")
     else:
-        d.linear("in_proj", role, f"{module}.in_proj", 2 * inner + shared + kind.heads, d.hidden, layers=at, shard=split, bias=bias)
-        convolved = (("", inner + shared, split, None),)
-    for what, channels, shard, heads in convolved:
-        d.part(f"conv1d{what}", role, f"{module}.conv1d", channels, kind.kernel, layers=at, shard=shard, heads=heads)
-        if conv_bias:
-            d.part(f"conv1d{what} bias", role, f"{module}.conv1d.bias", channels, layers=at, shard=shard, heads=heads)
-    d.part("dt_bias", role, f"{module}.dt_bias", kind.heads, layers=at, shard=split)
-    d.part("A_log", role, f"{module}.A_log", kind.heads, layers=at, shard=split, dtype="fp32")
-    d.part("D", role, f"{module}.D", kind.heads, layers=at, shard=split)
-    if norm:
-        d.part("mixer norm", Role.NORM, f"{module}.norm", inner, layers=at, shard=split)
-    d.linear("out_proj", role, f"{module}.out_proj", d.hidden, inner, layers=at, shard=Shard.ROW, bias=out_bias)
+        head_dim = config.count("mamba_d_head", symbol="d_m", label="Mamba head dimension")
+    inner_width(config, width, heads, head_dim)
+    return Mamba2(
+        heads=heads,
+        head_dim=head_dim,
+        state_size=config.count("mamba_d_state", symbol="N_s", label="state size"),
+        groups=config.count("mamba_n_groups", symbol="G", label="B/C groups"),
+        kernel=config.count("mamba_d_conv", symbol="c", label="convolution kernel"),
+        conv_bytes=conv_bytes(config),
+        recurrent_bytes=state,
+    )

@@ -9,13 +9,11 @@ from gpufit.model import Role, Shard
 from gpufit.quantity import Q
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
-from gpufit.sources.states import class_defaults, conv_bytes, mamba2_mixer, recurrent_bytes, where_is
+from gpufit.sources.mixers import MAMBA_INERT, mamba2_mixer
+from gpufit.sources.states import class_defaults, conv_bytes, recurrent_bytes, where_is
 
 MODEL_TYPES = ("nemotron_h",)
-INERT = frozenset(
-    {"mamba_proj_bias", "mamba_hidden_act", "mlp_hidden_act", "num_logits_to_keep", "moe_shared_expert_overlap", "chunk_size", "mamba_chunk_size",
-     "use_mamba_kernels", "time_step_rank", "residual_in_fp32", "n_group", "expand", "mamba_expand"}
-)  # fmt: skip
+INERT = MAMBA_INERT | {"mamba_proj_bias", "moe_shared_expert_overlap", "time_step_rank", "expand", "mamba_expand"}
 """The widths of the mixer come from heads and head dimension alone; `expand` and `time_step_rank` say nothing more."""
 
 DEFAULTS = {

@@ -8,7 +8,8 @@ from gpufit.model import Role, Shard
 from gpufit.quantity import Q
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, Layers, open_decoder
-from gpufit.sources.states import class_defaults, conv_bytes, gated_delta_mixer, layer_types, recurrent_bytes, where_is
+from gpufit.sources.mixers import gated_delta_mixer
+from gpufit.sources.states import class_defaults, conv_bytes, layer_types, recurrent_bytes, where_is
 
 MODEL_TYPES = ("qwen3_next",)
 
