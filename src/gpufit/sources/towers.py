@@ -37,8 +37,8 @@ class Tower:
     split: bool = True
     label: str = "vision "
 
-    def part(self, name: str, module: str, rows: Q, columns: Q | None = None, *, each: bool = False, shard: Shard = Shard.REPLICATED,
-             linear: bool = False, role: Role | None = None) -> None:  # fmt: skip
+    def part(self, name: str, module: str, rows: Q, columns: Q | None = None, *, each: bool = False,
+             shard: Shard = Shard.REPLICATED, linear: bool = False, role: Role | None = None) -> None:  # fmt: skip
         """One weight; `each` puts one in every block, with `module` below the block."""
         path = self.prefix + (self.block if each else "") + module
         self.decoder.part(
@@ -54,7 +54,9 @@ class Tower:
             whole = Shard.REPLICATED if shard is Shard.ROW else shard
             self.part(f"{name} bias", module + ".bias", rows, each=each, shard=whole, role=role)
 
-    def norm(self, name: str, module: str, size: Q | None = None, *, bias: bool = False, each: bool = False, role: Role | None = None) -> None:
+    def norm(
+        self, name: str, module: str, size: Q | None = None, *, bias: bool = False, each: bool = False, role: Role | None = None
+    ) -> None:
         """A norm of the tower's width, or of `size`."""
         self.part(name, module, size or self.width, each=each, role=role)
         if bias:
@@ -66,25 +68,49 @@ class Tower:
         if bias:
             self.part(f"{name} bias", module + ".bias", self.width)
 
-    def qkv(self, module: str = "attn.qkv", out: str = "attn.proj", *, bias: bool = True, out_bias: bool | None = None, inner: Q | None = None) -> None:
+    def qkv(
+        self,
+        module: str = "attn.qkv",
+        out: str = "attn.proj",
+        *,
+        bias: bool = True,
+        out_bias: bool | None = None,
+        inner: Q | None = None,
+    ) -> None:
         """Attention with one fused projection of queries, keys and values."""
         heads = inner or self.width
         self.matrix("qkv", module, 3 * heads, self.width, bias=bias, each=True, shard=Shard.COLUMN)
-        self.matrix("attention output", out, self.width, heads, bias=bias if out_bias is None else out_bias, each=True, shard=Shard.ROW)
+        self.matrix(
+            "attention output", out, self.width, heads, bias=bias if out_bias is None else out_bias, each=True, shard=Shard.ROW
+        )
 
     def attention(self, module: str = "self_attn", names: Sequence[str] = NAMES, *, bias: bool = True, key_bias: bool | None = None,
                   out_bias: bool | None = None, inner: Q | None = None) -> None:  # fmt: skip
         """Attention with projections of its own for queries, keys and values."""
         heads = inner or self.width
-        for name, word, biased in (("q", names[0], bias), ("k", names[1], bias if key_bias is None else key_bias), ("v", names[2], bias)):
+        for name, word, biased in (
+            ("q", names[0], bias),
+            ("k", names[1], bias if key_bias is None else key_bias),
+            ("v", names[2], bias),
+        ):
             self.matrix(name, f"{module}.{word}", heads, self.width, bias=biased, each=True, shard=Shard.COLUMN)
-        self.matrix("attention output", f"{module}.{names[3]}", self.width, heads, bias=bias if out_bias is None else out_bias, each=True, shard=Shard.ROW)
+        self.matrix(
+            "attention output",
+            f"{module}.{names[3]}",
+            self.width,
+            heads,
+            bias=bias if out_bias is None else out_bias,
+            each=True,
+            shard=Shard.ROW,
+        )
 
     def mlp(self, inner: Q, module: str = "mlp", names: Sequence[str] = ("fc1", "fc2"), *, bias: bool = True) -> None:
         """A feed-forward block: (gate,) up and down; two names or three."""
         for word in names[:-1]:
             self.matrix(word, f"{module}.{word}" if module else word, inner, self.width, bias=bias, each=True, shard=Shard.COLUMN)
-        self.matrix(names[-1], f"{module}.{names[-1]}" if module else names[-1], self.width, inner, bias=bias, each=True, shard=Shard.ROW)
+        self.matrix(
+            names[-1], f"{module}.{names[-1]}" if module else names[-1], self.width, inner, bias=bias, each=True, shard=Shard.ROW
+        )
 
     def norms(self, *modules: str, bias: bool) -> None:
         """Norms of every block."""
@@ -120,7 +146,14 @@ def patch_of(v: Config, *names: str, default: Default | None = None, letter: str
 
 def channels_of(v: Config, default: Default | None = None, letter: str = "v") -> Q:
     """Image channels; every published class defaults to three."""
-    return v.count("num_channels", "in_channels", "in_chans", symbol=f"c_{letter}", label="image channels", default=default or Default(value=3, source="every ViT class"))
+    return v.count(
+        "num_channels",
+        "in_channels",
+        "in_chans",
+        symbol=f"c_{letter}",
+        label="image channels",
+        default=default or Default(value=3, source="every ViT class"),
+    )
 
 
 def image_of(v: Config, default: Default | None = None, letter: str = "v") -> Q:
@@ -131,23 +164,29 @@ def image_of(v: Config, default: Default | None = None, letter: str = "v") -> Q:
     return v.count("image_size", "img_size", symbol=f"M_{letter}", label="image edge", default=default)
 
 
-SIGLIP = class_defaults(f"SiglipVisionConfig ({VERSION})", hidden_size=768, intermediate_size=3072, num_hidden_layers=12, image_size=224, patch_size=16)
-CLIP = class_defaults(f"CLIPVisionConfig ({VERSION})", hidden_size=768, intermediate_size=3072, num_hidden_layers=12, image_size=224, patch_size=32)
+SIGLIP = class_defaults(
+    f"SiglipVisionConfig ({VERSION})", hidden_size=768, intermediate_size=3072, num_hidden_layers=12, image_size=224, patch_size=16
+)
+CLIP = class_defaults(
+    f"CLIPVisionConfig ({VERSION})", hidden_size=768, intermediate_size=3072, num_hidden_layers=12, image_size=224, patch_size=32
+)
 INERT_VIT = ("num_attention_heads", "projection_dim")
 
 
-def siglip(d: Decoder, v: Config, prefix: str, *, head: bool = False, layers: Q | None = None, post_norm: bool = True, split: bool = True,
-           known: dict[str, Default] = SIGLIP) -> Tower:  # fmt: skip
+def siglip(d: Decoder, v: Config, prefix: str, *, head: bool = False, layers: Q | None = None, post_norm: bool = True,
+           split: bool = True, known: dict[str, Default] = SIGLIP) -> Tower:  # fmt: skip
     """A SigLIP vision tower: patches with bias, learned positions, pre-norm blocks, a last norm.
 
-    `layers` where fewer blocks are kept than the config has. `head` adds the attention-pooling head (two norms, a probe, attention, MLP).
+    `layers` where fewer blocks are kept than the config has. `head` adds the attention-pooling head.
     """
     v.ignore(*INERT_VIT, "vision_use_head")
     width = width_of(v, "hidden_size", default=known["hidden_size"])
     depth = depth_of(v, "num_hidden_layers", default=known["num_hidden_layers"])
     inner = inner_of(v, "intermediate_size", default=known["intermediate_size"])
     patch, image = patch_of(v, default=known["patch_size"]), image_of(v, known["image_size"])
-    t = Tower(decoder=d, role=Role.VISION, prefix=prefix, width=width, depth=layers or depth, block="encoder.layers.{e}.", split=split)
+    t = Tower(
+        decoder=d, role=Role.VISION, prefix=prefix, width=width, depth=layers or depth, block="encoder.layers.{e}.", split=split
+    )
     t.patches("embeddings.patch_embedding", channels_of(v) * patch * patch, bias=True)
     edge = image // patch
     t.part("positions", "embeddings.position_embedding", edge * edge, width)
@@ -167,14 +206,25 @@ def siglip(d: Decoder, v: Config, prefix: str, *, head: bool = False, layers: Q 
     return t
 
 
-def clip(d: Decoder, v: Config, prefix: str, *, known: dict[str, Default] = CLIP, layers: Q | None = None, post_norm: bool = True, split: bool = True) -> Tower:
+def clip(
+    d: Decoder,
+    v: Config,
+    prefix: str,
+    *,
+    known: dict[str, Default] = CLIP,
+    layers: Q | None = None,
+    post_norm: bool = True,
+    split: bool = True,
+) -> Tower:
     """A CLIP vision tower: patches without bias, a class token, learned positions, a norm before the blocks and one after."""
     v.ignore(*INERT_VIT)
     width = width_of(v, "hidden_size", default=known["hidden_size"])
     depth = depth_of(v, "num_hidden_layers", default=known["num_hidden_layers"])
     inner = inner_of(v, "intermediate_size", default=known["intermediate_size"])
     patch, image = patch_of(v, default=known["patch_size"]), image_of(v, known["image_size"])
-    t = Tower(decoder=d, role=Role.VISION, prefix=prefix, width=width, depth=layers or depth, block="encoder.layers.{e}.", split=split)
+    t = Tower(
+        decoder=d, role=Role.VISION, prefix=prefix, width=width, depth=layers or depth, block="encoder.layers.{e}.", split=split
+    )
     t.part("class token", "embeddings.class_embedding", width)
     t.patches("embeddings.patch_embedding", channels_of(v) * patch * patch, bias=False)
     edge = image // patch
@@ -188,7 +238,14 @@ def clip(d: Decoder, v: Config, prefix: str, *, known: dict[str, Default] = CLIP
     return t
 
 
-PIXTRAL = class_defaults(f"PixtralVisionConfig ({VERSION})", hidden_size=1024, intermediate_size=4096, num_hidden_layers=24, patch_size=16, num_attention_heads=16)
+PIXTRAL = class_defaults(
+    f"PixtralVisionConfig ({VERSION})",
+    hidden_size=1024,
+    intermediate_size=4096,
+    num_hidden_layers=24,
+    patch_size=16,
+    num_attention_heads=16,
+)
 
 
 def pixtral(d: Decoder, v: Config, prefix: str) -> Tower:
@@ -208,7 +265,12 @@ def pixtral(d: Decoder, v: Config, prefix: str) -> Tower:
     t.norm("norm before blocks", "ln_pre")
     t.norms("attention_norm", "ffn_norm", bias=False)
     t.attention("attention", ("q_proj", "k_proj", "v_proj", "o_proj"), bias=False, inner=inner)
-    t.mlp(inner_of(v, "intermediate_size", default=PIXTRAL["intermediate_size"]), "feed_forward", ("gate_proj", "up_proj", "down_proj"), bias=False)
+    t.mlp(
+        inner_of(v, "intermediate_size", default=PIXTRAL["intermediate_size"]),
+        "feed_forward",
+        ("gate_proj", "up_proj", "down_proj"),
+        bias=False,
+    )
     return t
 
 

@@ -14,7 +14,10 @@ ARCHITECTURES = ("Gemma3ForConditionalGeneration",)
 def read(config: Config) -> Decoder:
     """Text model, tower, and a projection without bias behind a norm. Defaults: Gemma3Config (transformers 5.24.0), which ties."""
     d = text_model(
-        config, inside="language_model.", model_type="gemma3_text", tied=outer_tied(config, Default(value=True, source=f"Gemma3Config ({VERSION})"))
+        config,
+        inside="language_model.",
+        model_type="gemma3_text",
+        tied=outer_tied(config, Default(value=True, source=f"Gemma3Config ({VERSION})")),
     )
     v = config.sub("vision_config")
     config.ignore("mm_tokens_per_image")
