@@ -191,10 +191,14 @@ _INERT = frozenset(
     output_hidden_states return_dict use_return_dict problem_type pruned_heads is_decoder is_encoder_decoder add_cross_attention
     tie_encoder_decoder cross_attention_hidden_size num_beam_groups forced_bos_token_id forced_eos_token_id
     num_beams decoder_start_token_id attention_logits_soft_cap output_logits_soft_cap
-    softmax_scale router_dtype moe_router_dtype moe_layer_freq_unused use_mem_efficient_attn use_flash_attention
+    softmax_scale router_dtype moe_router_dtype js_config generation_config moe_layer_freq_unused use_mem_efficient_attn use_flash_attention
     """.split()
 )
 """Fields with a hinting name that change no byte: training, numerics, bookkeeping. A field's meaning decides, not its look."""
+
+
+_TOWERS = frozenset({"visual", "vision_tower", "mm_vision_tower", "mm_audio_tower", "audio_tower", "speech_encoder", "encoder"})
+"""Fields that name a part beside the decoder; like any nested `..._config` that nobody opened, they mean weights not counted."""
 
 
 def is_off(value: Any) -> bool:
@@ -209,7 +213,7 @@ def suspicious(unread: Mapping[str, Any], inert: frozenset[str] = frozenset()) -
         name = path.rsplit(".", 1)[-1]
         if name in _INERT or name in inert or is_off(value) or name.endswith(("_token_id", "_token_index", "_token_ids", "_token")):
             continue
-        if any(hint in name.lower() for hint in _HINTS):
+        if any(hint in name.lower() for hint in _HINTS) or name in _TOWERS or (isinstance(value, Mapping) and name.endswith("_config")):
             found.append(path)
     return tuple(sorted(found))
 

@@ -12,18 +12,22 @@ from gpufit.errors import ConfigError
 from gpufit.model import Role, Shard
 from gpufit.quantity import Q
 from gpufit.sources.config import Config, Default
-from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.decoder import HEAD_NAMES, HIDDEN_NAMES, LAYER_NAMES, Decoder, open_decoder
 from gpufit.sources.patterns import FULL, SLIDING, attend, class_defaults, per_layer, spread
 
 PRE_NORMS = (("input norm", "input_layernorm"), ("post-attention norm", "post_attention_layernorm"))
+STRUCTURE = frozenset(HIDDEN_NAMES + LAYER_NAMES + HEAD_NAMES)
 ENCODER_NOTE = "it attends in both directions: an encoder, it keeps no KV cache"
 
 
 def basics(config: Config, source: str, *, tie: bool, prefix: str = "model.", **fields: Any) -> Decoder:
     """A Decoder whose absent fields take the values of the class `source`; an answer repeats which ones it took.
 
-    `fields` are the class's defaults by published name, only those that change cache, weights or context limit.
+    `fields` are the class's defaults by published name, only those that change cache, weights or context limit. A file of its own
+    always names its width, layers and heads: there an absence means that it is not whole, and is refused.
     """
+    if not config.path:
+        fields = {name: value for name, value in fields.items() if name not in STRUCTURE}
     config.fall_back(class_defaults(source, **fields))
     d = open_decoder(config, tie_default=Default(value=tie, source=source), prefix="" if top_of(config) == "none" else prefix)
     state_defaults(d, source, fields)

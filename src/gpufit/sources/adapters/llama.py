@@ -1,21 +1,34 @@
-"""Llama 2 and 3 and the many models published with the same class."""
+"""Llama 1 to 3 and the many models published with the same class."""
 
 from __future__ import annotations
 
-from gpufit.sources.config import Config
-from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.config import Config, Default
+from gpufit.sources.decoder import Decoder
+from gpufit.sources.dense import basics, every, llama_shape, windows
+from gpufit.sources.patterns import FULL, SLIDING, window_of
 
-MODEL_TYPES = ("llama",)
+MODEL_TYPES = ("llama", "code_llama", "Yi", "aquila", "llama_bidirec")
+CLASS = "LlamaConfig (transformers 5.24.0)"
+_BIDIRECTIONAL = Default(value=False, source="LlamaBidirectionalConfig")
 
 
 def read(config: Config) -> Decoder:
-    """Dense grouped-query attention with a gated MLP. Defaults: LlamaConfig (transformers 5.24.0)."""
-    d = open_decoder(config, tie_default=False)
-    d.full(d.all)
-    d.embedding()
-    d.attention(d.all, bias=config.flag("attention_bias"), out_bias=config.flag("attention_bias"))
-    d.mlp(d.all, config.count("intermediate_size", symbol="I", label="MLP width"), bias=config.flag("mlp_bias"))
-    d.norm("input norm", "layers.{i}.input_layernorm", layers=d.all)
-    d.norm("post-attention norm", "layers.{i}.post_attention_layernorm", layers=d.all)
-    d.norm("final norm", "norm")
+    """Dense grouped-query attention with a gated MLP.
+
+    `bias` is the name of attention_bias in conversions of InternLM. The class knows no window: a `sliding_window` counts only where
+    `layer_types` names the layers that slide (as vLLM's llama.py reads it).
+    """
+    d = basics(
+        config, CLASS, tie=False, vocab_size=32000, hidden_size=4096, intermediate_size=11008, num_hidden_layers=32,
+        num_attention_heads=32, max_position_embeddings=2048,
+    )  # fmt: skip
+    window = window_of(config)
+    listed = config.items("layer_types") or []
+    if window is not None and SLIDING not in listed:
+        d.notes.append(f"sliding_window = {int(window)} stands in the file, but its class does not read it: all layers are sized as full attention")
+    if config.text("model_type") == "llama_bidirec":
+        config.fall_back({"is_causal": _BIDIRECTIONAL})
+    windows(d, window, every(d, FULL))
+    bias = config.flag("attention_bias") or config.flag("bias") or config.flag("qkv_bias")
+    llama_shape(d, bias=bias, out_bias=config.flag("attention_bias") or config.flag("bias"), mlp_bias=config.flag("mlp_bias"))
     return d
