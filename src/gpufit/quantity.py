@@ -110,8 +110,9 @@ class Q:
 
     def __int__(self) -> int:
         """The value of a whole quantity; a fraction must be floored or ceiled by the formula first."""
-        if isinstance(self.value, int):
-            return self.value
+        value = self.value
+        if type(value) is int:
+            return value
         raise ValueError(f"{self!r} is not whole: floor or ceil it where the rule says so")
 
     def __float__(self) -> float:
@@ -119,7 +120,7 @@ class Q:
 
     def as_step(self, symbol: str, name: str) -> Q:
         """The same value as a line of the derivation, under a symbol and a name."""
-        if self.symbol:
+        if self.symbol or self.op == "const":
             return Q(self.value, self.unit, "same", (self,), symbol, name)
         return Q(self.value, self.unit, self.op, self.args, symbol, name, self.origin, self.note)
 
@@ -189,16 +190,17 @@ class Q:
 
 def _whole(value: Number) -> Number:
     """An int where the value is whole, so that counts stay ints through fractions."""
-    if isinstance(value, Fraction) and value.denominator == 1:
-        return value.numerator
-    return value
+    # type() and not isinstance: Fraction's abstract base makes isinstance the slowest part of a multiplication.
+    if type(value) is int or value.denominator != 1:
+        return value
+    return value.numerator
 
 
 _consts: dict[int, Q] = {}
 
 
 def _wrapped(value: Q | int) -> Q:
-    if isinstance(value, Q):
+    if type(value) is Q:
         return value
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{value!r} in a formula: only Q and int take part (a float has lost its exact value)")
@@ -281,7 +283,7 @@ def total(values: Iterable[Q], *, unit: Unit = BYTE) -> Q:
         _same_unit("add", terms[0], other)
     if len(terms) == 1:
         return terms[0]
-    return Q(_whole(sum((t.value for t in terms), start=Fraction(0))), terms[0].unit, "sum", terms)
+    return Q(_whole(sum(t.value for t in terms)), terms[0].unit, "sum", terms)
 
 
 def round_up(value: Q, multiple: Q | int) -> Q:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from gpufit.engines.base import EnginePolicy
@@ -82,7 +81,8 @@ def _list(out: Console, answers: Sequence[Answer], workload: Workload, engine: E
     several = len({a.hardware.gpu.id for a in answers}) > 1
     ordered = sorted(answers, key=lambda a: -int(a.question.model.total_params))
     fitting = [a for a in ordered if a.fits]
-    missing = [a for a in ordered if not a.fits]
+    missing = [a for a in ordered if not a.fits and not a.context_too_long]
+    short = [a for a in ordered if a.context_too_long]
     if fitting:
         rows = table(("Model", "fixed"), "Weights", ("GiB", "right"), *(["GPU"] if several else []), "Placement", ("Each", "right"), ("Total", "right"))
         for a in fitting:
@@ -104,19 +104,23 @@ def _list(out: Console, answers: Sequence[Answer], workload: Workload, engine: E
             out.print("* not the published format: needs a checkpoint in this one", style="dim")
         _common_warnings(out, fitting)
     if missing:
-        rows = table(("Model", "fixed"), ("Short by", "right"), "What would make it fit, one change at a time")
+        rows = table(("Model", "fixed"), ("GiB short", "right"), "One change that would make it fit")
         for a in missing:
-            short = f"{gib(a.short_by)} a GPU" if a.short_by else ""
-            rows.add_row(a.question.model.slug, short, _changes_text(a))
+            rows.add_row(a.question.model.slug, f"{a.short_by / 2**30:,.1f}" if a.short_by else "", _changes_text(a))
         asked_format = all(a.question.weights in ("auto",) for a in missing)
         out.print()
-        out.print(heading(f"Does not fit{' in any format tried' if asked_format else ''} ({len(missing)})"))
+        out.print(heading(f"Does not fit{' in any format' if asked_format else ''} ({len(missing)})"))
         out.print(rows)
+        out.print("GiB short: on each GPU of the best placement.", style="dim")
+    if short:
+        out.print()
+        out.print(heading(f"Context beyond the model's own limit ({len(short)})"))
+        out.print(", ".join(f"{a.question.model.slug} ({int(a.question.model.max_context or 0):,})" for a in short))
 
 
 def _changes_text(a: Answer) -> str:
     if a.changes:
-        return "; ".join(f"{c.what} ({c.option})" if c.option.startswith("--gpu") else c.what for c in a.changes)
+        return ", or ".join(c.what for c in a.changes)
     return a.reason or "no single change"
 
 
@@ -174,7 +178,10 @@ def _one(out: Console, a: Answer) -> None:
         out.print()
         replicas = int(a.replicas) if a.replicas is not None else 1
         out.print(heading("To serve it so" + (f" ({replicas} times, one per replica)" if replicas > 1 else "")))
-        out.print(Padding(Text(" \\\n  ".join(words), overflow="fold"), (0, 0, 0, 2)))
+        for position, word in enumerate(words):
+            # Printed line by line without padding: a space after the backslash would break the pasted command.
+            end = "" if position == len(words) - 1 else " \\"
+            out.print(Text(("  " if position == 0 else "    ") + word + end), soft_wrap=True)
         out.print("vLLM takes more than weights and cache: see what is left out below.", style="dim")
 
 

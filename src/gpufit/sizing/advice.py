@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gpufit.engines.base import Capacity
 from gpufit.hardware import Hardware
 from gpufit.placement import legal_tensor_degrees
 from gpufit.quantity import TOKEN_PER_SEQUENCE, Q, fact
@@ -28,15 +29,17 @@ def _changes(found: Answer) -> Iterator[Change]:
         lower = answer(replace(question, weights="int4"))
         if lower.fits:
             yield Change(what="weights in int4", option="--weights int4", sequences=lower.total_sequences)
-    if not cache_format(question).eight_bit:
+    # Where the weights leave nothing, no cache is small enough.
+    room = found.capacity is not None and int(found.capacity.pool) > 0
+    if room and not cache_format(question).eight_bit:
         smaller = answer(replace(question, workload=replace(question.workload, kv_cache_dtype="fp8")))
         if smaller.fits:
             yield Change(what="an fp8 cache", option="--kv-cache-dtype fp8", sequences=smaller.total_sequences)
-    shorter = longest_context(question)
+    shorter = longest_context(question) if room else None
     if shorter is not None:
         at = answer(_at(question, shorter))
         yield Change(what=f"a context of {shorter:,} tokens", option=f"--context {shorter}", sequences=at.total_sequences)
-    more = _enough_gpus(question, found.hardware)
+    more = _enough_gpus(question, found.hardware, found.capacity) if found.capacity is not None else None
     if more is not None:
         count, sequences = more
         yield Change(what=f"{count} GPUs", option=f"--gpu {found.hardware.gpu.id}:{count}", sequences=sequences)
@@ -62,14 +65,16 @@ def longest_context(question: Question) -> int | None:
     return low * _SHORTEST or None
 
 
-def _enough_gpus(question: Question, hardware: Hardware) -> tuple[int, int] | None:
+def _enough_gpus(question: Question, hardware: Hardware, capacity: Capacity) -> tuple[int, int] | None:
     """The smallest number of GPUs that fits among the legal degrees of one node, then among whole nodes."""
     node = hardware.gpus_per_node
     inside = [tp for tp in legal_tensor_degrees(question.model, node) if tp > hardware.count]
     nodes = [node * k for k in range(1, _MOST_GPUS // max(1, node) + 1) if node * k > hardware.count]
     counts = sorted({*inside, *(nodes if node > 1 else range(hardware.count + 1, 65))})
     wanted = replace(question, tensor_parallel=None, pipeline_parallel=None)
-    for count in counts[:24]:
+    # Fewer GPUs than the weights alone fill need no search.
+    least_gpus = -(-int(capacity.weights.bytes) // int(capacity.budget))
+    for count in [c for c in counts if c >= least_gpus][:24]:
         more = answer(replace(wanted, hardware=(replace(hardware, count=count, instance=None),)))
         if more.fits:
             return count, more.total_sequences

@@ -61,10 +61,14 @@ class _Named:
         gpus = self.each * count
         if gpus > MAX_COUNT:
             raise UsageError(f"'{text}' means {gpus:,} GPUs, more than {MAX_COUNT:,}", hint=f"the count is {COUNT_FORMS}")
-        notes = self.notes
+        notes, node = self.notes, self.gpus_per_node
         if self.gpu.kind == "custom" and gpus > 1:
             notes = (*notes, f"a bare size does not say how many GPUs share a server: up to {NODE_OF_OWN_SIZE} are taken to")
-        return Hardware(gpu=self.gpu, count=gpus, gpus_per_node=self.gpus_per_node, instance=self.instance, notes=notes)
+        elif self.gpu.kind == "device" and self.instance is None and node < gpus <= NODE_OF_OWN_SIZE:
+            # Whoever names three of a card that servers do not hold has them in one machine; slices of a GPU never join.
+            node = gpus
+            notes = (*notes, f"servers with {gpus} x {self.gpu.name} are not usual: all {gpus} are taken to be in one machine")
+        return Hardware(gpu=self.gpu, count=gpus, gpus_per_node=node, instance=self.instance, notes=notes)
 
 
 def _parsed(text: str) -> tuple[Hardware, ...]:
