@@ -46,10 +46,10 @@ class Config:
     def fall_back(self, defaults: Mapping[str, Default]) -> None:
         """Class defaults for fields that the file leaves out altogether.
 
-        Nested configs are published as their differences from the class defaults, so there an absent field has a known value; a field
-        that is present and null keeps its null.
+        Nested configs are published as their differences from the class defaults, so there an absent field has a known value; a
+        field that is present and null keeps its null. What an outer family said first stays.
         """
-        self.fallbacks.update(defaults)
+        self.fallbacks = {**defaults, **self.fallbacks}
 
     def has(self, *names: str) -> bool:
         """Whether one of these fields is present and not null. Counts as reading them."""
@@ -95,7 +95,9 @@ class Config:
             return found
         if default is None:
             raise self.missing(*names)
-        return fact(self._whole(names[0], default.value), unit, symbol=symbol, name=label, origin=f"default of {default.source}: {names[0]}")
+        return fact(
+            self._whole(names[0], default.value), unit, symbol=symbol, name=label, origin=f"default of {default.source}: {names[0]}"
+        )
 
     def maybe(self, *names: str, symbol: str, label: str, unit: Unit = NUMBER) -> Q | None:
         """A whole number as a traced fact, or None when no such field is present."""
@@ -165,7 +167,9 @@ class Config:
         if isinstance(value, bool) or not isinstance(value, int):
             raise ConfigError(f"{self.where(name)} is {value!r}, expected a whole number", hint="check the config.json")
         if value < 0:
-            raise ConfigError(f"{self.where(name)} is {value}, expected a number that is not negative", hint="check the config.json")
+            raise ConfigError(
+                f"{self.where(name)} is {value}, expected a number that is not negative", hint="check the config.json"
+            )
         return value
 
 
@@ -213,7 +217,11 @@ def suspicious(unread: Mapping[str, Any], inert: frozenset[str] = frozenset()) -
         name = path.rsplit(".", 1)[-1]
         if name in _INERT or name in inert or is_off(value) or name.endswith(("_token_id", "_token_index", "_token_ids", "_token")):
             continue
-        if any(hint in name.lower() for hint in _HINTS) or name in _TOWERS or (isinstance(value, Mapping) and name.endswith("_config")):
+        if (
+            any(hint in name.lower() for hint in _HINTS)
+            or name in _TOWERS
+            or (isinstance(value, Mapping) and name.endswith("_config"))
+        ):
             found.append(path)
     return tuple(sorted(found))
 

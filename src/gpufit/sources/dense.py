@@ -36,9 +36,13 @@ def basics(config: Config, source: str, *, tie: bool, prefix: str = "model.", **
 
 def state_defaults(d: Decoder, source: str, fields: Iterable[str]) -> None:
     """Says in the answer which fields a whole config.json leaves to its class; nested configs are published as differences from it."""
-    absent = [name for name in fields if name not in d.config.data]
-    if absent and not d.config.path:
-        d.assumptions.append(f"{d.config.origin} has no {', '.join(absent)}: the defaults of {source} are used")
+    absent: dict[str, list[str]] = {}
+    for name in fields:
+        if name not in d.config.data and not d.config.path:
+            said = d.config.fallbacks.get(name)
+            absent.setdefault(said.source if said else source, []).append(name)
+    for known, names in absent.items():
+        d.assumptions.append(f"{d.config.origin} has no {', '.join(names)}: the defaults of {known} are used")
 
 
 # -- what stands on top ---------------------------------------------------------------------------------------------------------
@@ -163,7 +167,14 @@ def width(d: Decoder, *names: str) -> Q:
     return d.config.count(*(names or ("intermediate_size",)), symbol="I", label="MLP width")
 
 
-def norms(d: Decoder, listed: Iterable[tuple[str, str]] = PRE_NORMS, *, final: str = "norm", bias: bool = False, module: str = "layers.{i}.") -> None:
+def norms(
+    d: Decoder,
+    listed: Iterable[tuple[str, str]] = PRE_NORMS,
+    *,
+    final: str = "norm",
+    bias: bool = False,
+    module: str = "layers.{i}.",
+) -> None:
     """The norms of each layer by name and module, and the final one."""
     for name, path in listed:
         d.norm(name, module + path, layers=d.all, bias=bias)
@@ -171,7 +182,9 @@ def norms(d: Decoder, listed: Iterable[tuple[str, str]] = PRE_NORMS, *, final: s
         d.norm("final norm", final, bias=bias)
 
 
-def fused_qkv(d: Decoder, module: str, *, bias: bool = False, layers: Iterable[int] | None = None, kv_heads: Q | None = None) -> None:
+def fused_qkv(
+    d: Decoder, module: str, *, bias: bool = False, layers: Iterable[int] | None = None, kv_heads: Q | None = None
+) -> None:
     """One published matrix with the queries, keys and values: three parts of one module, since each shards in its own way."""
     at = tuple(d.all if layers is None else layers)
     nq, nk, dim = d.need(d.attention_heads), kv_heads or d.need(d.kv_heads), d.need(d.head_dim)

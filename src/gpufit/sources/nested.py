@@ -6,12 +6,13 @@ the families' adapters state those defaults.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gpufit.model import Role, Shard, WeightPart
 from gpufit.sources.config import Config, Default
 from gpufit.sources.decoder import Decoder
+from gpufit.sources.dense import STRUCTURE
 from gpufit.sources.read import decoder_of
 
 VERSION = "transformers 5.24.0"
@@ -81,3 +82,28 @@ def relocate(d: Decoder, *, prefix: str = "", inside: str = "") -> None:
     d.parts[:] = map(moved, d.parts)
     d.draft_parts[:] = map(moved, d.draft_parts)
     d.prefix = inside + (prefix or old)
+
+
+def flat_or_nested(
+    config: Config,
+    reader: Callable[[Config], Decoder],
+    *,
+    tied: bool,
+    source: str,
+    defaults: Mapping[str, Default],
+    prefix: str = "",
+) -> Decoder:
+    """The text model of a family that once wrote its fields at the top level and now writes them into `text_config`.
+
+    `defaults` are those of the family's text class, `tied` is that of `source` where neither level says. A text config on its own
+    is read as it stands.
+    """
+    nested = config.sub("text_config")
+    level = config if nested is None else nested
+    level.fall_back({n: v for n, v in defaults.items() if level.path or n not in STRUCTURE})
+    d = reader(level)
+    if nested is None and config.path:
+        return d
+    set_tied(d, outer_tied(config, Default(value=tied, source=source)))
+    relocate(d, prefix=prefix)
+    return d

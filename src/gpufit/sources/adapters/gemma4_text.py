@@ -43,7 +43,7 @@ def read(config: Config) -> Decoder:
     shared = config.integer("num_kv_shared_layers", default=0)
     if shared >= total > 0 or any(w not in words[: total - shared] for w in words):
         raise ConfigError(
-            f"{config.where('num_kv_shared_layers')} is {shared} of {total} layers: some kind of layer would have no cache to share",
+            f"{config.where('num_kv_shared_layers')} is {shared} of {total} layers: a kind of layer would have no cache to share",
             hint="check that the config.json is complete",
         )
     first = total - shared
