@@ -1,0 +1,124 @@
+"""The bytes of parameters that vLLM creates on one rank, as a traced sum over weight parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from gpufit.engines.vllm.cache_scales import cache_scale_bytes
+from gpufit.engines.vllm.expert_weights import expert_bytes, gathered
+from gpufit.engines.vllm.linear_weights import fused_module, linear_bytes, sixteen_bit
+from gpufit.engines.vllm.stage_parts import Stage, held, layer_count
+from gpufit.engines.vllm.weight_shards import Cut, Spread, cut
+from gpufit.formats.tensor import PLAIN, Plain, TensorFormat
+from gpufit.model import Model, Recipe, Role, WeightPart
+from gpufit.quantity import Q, total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankWeights:
+    """The weights of one rank: `created` is what vLLM's classes allocate for loading (B), `terms` the sum it was made of."""
+
+    created: Q
+    terms: tuple[Q, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Module:
+    """What vLLM makes one module of: the parts fused in it, in one format, in some layers."""
+
+    form: TensorFormat
+    layers: tuple[int, ...]
+    parts: list[WeightPart] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The module's own name, for people."""
+        first = self.parts[0]
+        if first.role is Role.ROUTED_EXPERTS:
+            return "routed experts"
+        return first.name if len(self.parts) == 1 else fused_module(first.module).rpartition(".")[2]
+
+
+def weights_on_rank(model: Model, recipe: Recipe | None, spread: Spread, stage: Stage) -> RankWeights:
+    """Parameters as created for loading on one rank of `stage`, before any kernel repacks them (B).
+
+    `recipe` says how the checkpoint stores each part; None: all in the model's dtype. Raises `UsageError` where vLLM would refuse the
+    degree of parallelism or the format.
+    """
+    terms = [_bytes(model, m, spread) for m in _modules(model, recipe, stage)]
+    terms += cache_scale_bytes(model, spread, stage)
+    created = total(terms).as_step("W", "weights created on one GPU")
+    return RankWeights(created=created, terms=tuple(terms))
+
+
+def _modules(model: Model, recipe: Recipe | None, stage: Stage) -> Iterator[_Module]:
+    """The modules of a stage: unquantised parts one by one, quantised ones fused as vLLM fuses them."""
+    fused: dict[tuple[object, ...], _Module] = {}
+    for part, layers in held(model, stage):
+        for form, where in _formats(model, recipe, part, layers):
+            key = _key(part, form, where)
+            if key in fused:
+                fused[key].parts.append(part)
+                continue
+            fused[key] = _Module(form=form, layers=where, parts=[part])
+    yield from fused.values()
+
+
+def _key(part: WeightPart, form: TensorFormat, layers: tuple[int, ...]) -> tuple[object, ...]:
+    """Parts with equal keys are one module."""
+    if part.role is Role.ROUTED_EXPERTS and part.copies is not None:
+        return ("experts", _experts_path(part.module), layers)
+    if isinstance(form, Plain):
+        return (part.module, part.name, layers)
+    return (fused_module(part.module), id(form), layers)
+
+
+def _experts_path(module: str) -> str:
+    """The path of the experts that a part belongs to."""
+    head, found, _ = module.partition(".experts")
+    return head + found
+
+
+def _formats(model: Model, recipe: Recipe | None, part: WeightPart, layers: tuple[int, ...]) -> Iterator[tuple[TensorFormat, tuple[int, ...]]]:
+    """The formats in which vLLM creates a part, each with the layers that have it."""
+    if recipe is None or part.columns is None or not part.linear:
+        yield _plain(model, part), layers
+        return
+    by_format: dict[int, tuple[TensorFormat, list[int]]] = {}
+    for layer in layers or (None,):
+        form = recipe.format_of(part, layer)
+        if isinstance(form, Plain):
+            form = _plain(model, part)
+        found = by_format.setdefault(id(form), (form, []))
+        if layer is not None:
+            found[1].append(layer)
+    for form, where in by_format.values():
+        yield form, tuple(where)
+
+
+def _plain(model: Model, part: WeightPart) -> Plain:
+    """The plain format of a part: its own where the classes declare one (fp32 states, integer tables), else the model's 16 bit."""
+    if part.dtype is not None and part.dtype not in ("bf16", "fp16"):
+        return PLAIN[part.dtype]
+    return sixteen_bit(model.dtype)
+
+
+def _bytes(model: Model, module: _Module, spread: Spread) -> Q:
+    """Bytes of one module in all its layers on one rank."""
+    cuts = [cut(p, spread) for p in module.parts]
+    if module.parts[0].role is Role.ROUTED_EXPERTS and module.parts[0].copies is not None:
+        each = expert_bytes(_expert_format(module, cuts), gathered(cuts, model.published.method), spread)
+    elif isinstance(module.form, Plain):
+        each = total(c.elements() for c in cuts) * module.form.bytes_per_element
+    else:
+        each = linear_bytes(module.form, cuts, spread.tp)
+        copies = cuts[0].copies
+        each = each if copies is None else copies * each
+    if module.layers:
+        each = layer_count(model, module.parts[0], module.layers) * each
+    return each.as_step("W_p", f"{module.name}, {module.form.name}")
+
+
+def _expert_format(module: _Module, cuts: Sequence[Cut]) -> TensorFormat:
+    return module.form
