@@ -31,7 +31,13 @@ COMMANDS = {
 def seconds(arguments: list[str]) -> float:
     """One run's wall time."""
     begin = time.perf_counter()
-    subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False, env=os.environ | {"HF_HUB_OFFLINE": "1"})
+    subprocess.run(
+        [sys.executable, *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
+    )
     return time.perf_counter() - begin
 
 
@@ -46,7 +52,12 @@ def core_rate() -> tuple[int, float]:
     from gpufit.workload import Workload
 
     tokens = fact(8192, TOKEN_PER_SEQUENCE, symbol="n", name="context length", origin="benchmark")
-    question = Question(model=model_of("llama-3.3-70b"), hardware=(parse_spec("h100-sxm:4"),), workload=Workload(context=tokens), engine=Arithmetic())
+    question = Question(
+        model=model_of("llama-3.3-70b"),
+        hardware=(parse_spec("h100-sxm:4"),),
+        workload=Workload(context=tokens),
+        engine=Arithmetic(),
+    )
     answer(question)
     count, begin = 0, time.perf_counter()
     while time.perf_counter() - begin < 1:

@@ -22,7 +22,12 @@ def shared() -> Path | None:
     return found if found.is_dir() else None
 
 
-_OPERATORS: dict[type[ast.AST], Any] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: lambda a, b: Fraction(a) / b}
+_OPERATORS: dict[type[ast.AST], Any] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: lambda a, b: Fraction(a) / b,
+}
 _CALLS: dict[str, Any] = {"floor": lambda a: a // 1, "ceil": lambda a: -(-a // 1), "min": min, "max": max}
 
 
@@ -79,7 +84,9 @@ def gpufit(*words: str, width: int = 80, env: dict[str, str] | None = None, stdi
         input=stdin,
         check=False,
         encoding="utf-8",
-        env=inherited | {"COLUMNS": str(width), "HF_HUB_OFFLINE": "1", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8", "TERM": "dumb"} | (env or {}),
+        env=inherited
+        | {"COLUMNS": str(width), "HF_HUB_OFFLINE": "1", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8", "TERM": "dumb"}
+        | (env or {}),
     )
 
 

@@ -1,6 +1,6 @@
 """Holds a built wheel to the tracked files: every tracked file of src/gpufit and data is in it, and nothing else.
 
-    python tests/wheel_check.py WHEEL
+python tests/wheel_check.py WHEEL
 """
 
 from __future__ import annotations

@@ -18,7 +18,9 @@ from gpufit.sources.config import Config, used_fields
 from gpufit.sources.read import decoder_of, read_model
 
 ROOT = Path(__file__).resolve().parent.parent
-KEEP = frozenset({"model_type", "architectures", "torch_dtype", "dtype", "quantization_config", "compression_config", "quantization"})
+KEEP = frozenset(
+    {"model_type", "architectures", "torch_dtype", "dtype", "quantization_config", "compression_config", "quantization"}
+)
 
 
 def toml_value(value: Any) -> str:

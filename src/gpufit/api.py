@@ -65,7 +65,14 @@ def answer(
     )
 
 
-def kv(model: str | Model, *, kv_cache_dtype: str = "auto", tensor_parallel_size: int = 1, contexts: Sequence[int] = (), offline: bool = False) -> CacheCost:
+def kv(
+    model: str | Model,
+    *,
+    kv_cache_dtype: str = "auto",
+    tensor_parallel_size: int = 1,
+    contexts: Sequence[int] = (),
+    offline: bool = False,
+) -> CacheCost:
     """What the cache of a model costs: the answer that `gpufit kv MODEL` prints. Raises `GpufitError`."""
     asked = tuple(_tokens(n) for n in contexts) or None
     return cache_cost(_model(model, offline), dtype=_dtype(kv_cache_dtype), tp=tensor_parallel_size, contexts=asked)
@@ -130,5 +137,8 @@ def _workload(context: int | None, dtype: str, share: str | None, least: int) ->
         if not 0 < utilization.value <= 1:
             raise UsageError(f"gpu_memory_utilization {share} is outside (0, 1]", hint="a decimal above 0 up to 1, as in 0.9")
     return Workload(
-        context=None if context is None else _tokens(context), kv_cache_dtype=_dtype(dtype), utilization=utilization, min_concurrency=least
+        context=None if context is None else _tokens(context),
+        kv_cache_dtype=_dtype(dtype),
+        utilization=utilization,
+        min_concurrency=least,
     )

@@ -58,7 +58,12 @@ def test_hardware_is_echoed() -> None:
     found = gpufit_json("fit", "llama-3.1-8b", "--gpu", "h100-sxm:4")
     hardware = found["hardware"][0]
     assert hardware["memory_bytes"] == 81_559 * 2**20
-    assert (hardware["gpu"], hardware["count"], hardware["architecture"], hardware["compute_capability"]) == ("h100-sxm", 4, "Hopper", "9.0")
+    assert (hardware["gpu"], hardware["count"], hardware["architecture"], hardware["compute_capability"]) == (
+        "h100-sxm",
+        4,
+        "Hopper",
+        "9.0",
+    )
     assert hardware["bandwidth_gb_s"] == 3350
     assert found["question"]["context"] == 8192
     assert found["question"]["gpu_memory_utilization"] == 0.9

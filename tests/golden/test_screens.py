@@ -57,5 +57,7 @@ def test_colour_changes_no_word() -> None:
     import re
 
     plain = gpufit("fit", "llama-3.1-8b", "--gpu", "h100-sxm").stdout
-    coloured = gpufit("fit", "llama-3.1-8b", "--gpu", "h100-sxm", env={"FORCE_COLOR": "1", "NO_COLOR": "", "TERM": "xterm-256color"}).stdout
+    coloured = gpufit(
+        "fit", "llama-3.1-8b", "--gpu", "h100-sxm", env={"FORCE_COLOR": "1", "NO_COLOR": "", "TERM": "xterm-256color"}
+    ).stdout
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain

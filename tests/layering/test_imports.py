@@ -37,7 +37,13 @@ ALLOWED: dict[str, set[str]] = {
 # The method page works its examples out with the catalogue's own models.
 EXCEPTIONS = {("report/method.py", "sources")}
 
-LIBRARIES = {"rich": {"cli", "report"}, "typer": {"cli"}, "pydantic": {"sources"}, "huggingface_hub": {"sources"}, "tomli": {"sources"}}
+LIBRARIES = {
+    "rich": {"cli", "report"},
+    "typer": {"cli"},
+    "pydantic": {"sources"},
+    "huggingface_hub": {"sources"},
+    "tomli": {"sources"},
+}
 """Where a library may be imported."""
 
 

@@ -69,7 +69,9 @@ def run(words: list[str]) -> int:
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="replace")
-        ended = typer.main.get_command(app).main(args=[w for w in words if w != "--debug"], prog_name="gpufit", standalone_mode=False)
+        ended = typer.main.get_command(app).main(
+            args=[w for w in words if w != "--debug"], prog_name="gpufit", standalone_mode=False
+        )
         sys.stdout.flush()
         return ended if isinstance(ended, int) else 0
     except BrokenPipeError:
@@ -103,7 +105,10 @@ def run(words: list[str]) -> int:
 def _say(message: str, hint: str, code: int, wants_json: bool) -> int:
     sys.stdout.flush()
     if wants_json:
-        print(json.dumps({"schema": "gpufit.error/1", "error": {"message": message, "hint": hint, "exit_code": code}}), file=sys.stderr)
+        print(
+            json.dumps({"schema": "gpufit.error/1", "error": {"message": message, "hint": hint, "exit_code": code}}),
+            file=sys.stderr,
+        )
         return code
     print(f"error: {message}", file=sys.stderr)
     if hint:

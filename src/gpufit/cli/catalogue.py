@@ -56,5 +56,11 @@ def command(
         from gpufit.report.rows import written
 
         for rows in found.values():
-            flat = [{k: ", ".join(v) if isinstance(v, list) else v if isinstance(v, int | str) or v is None else str(v) for k, v in r.items()} for r in rows]
+            flat = [
+                {
+                    k: ", ".join(v) if isinstance(v, list) else v if isinstance(v, int | str) or v is None else str(v)
+                    for k, v in r.items()
+                }
+                for r in rows
+            ]
             sys.stdout.write(written(flat, chosen.value))

@@ -21,7 +21,9 @@ Examples:
 
 
 def command(
-    model: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="Catalogue name, ORG/NAME, folder, config.json or -.")] = None,
+    model: Annotated[
+        str | None, typer.Argument(metavar="[MODEL]", help="Catalogue name, ORG/NAME, folder, config.json or -.")
+    ] = None,
     gpu: o.Gpus = None,
     step: Annotated[str | None, typer.Option("--step", metavar="NAME", help="Show one value with its parents.")] = None,
     context: o.Context = "8k",

@@ -21,7 +21,9 @@ Examples:
 
 
 def command(
-    models: Annotated[list[str] | None, typer.Argument(metavar="[MODEL]...", help="Catalogue name, ORG/NAME, folder, config.json or -.")] = None,
+    models: Annotated[
+        list[str] | None, typer.Argument(metavar="[MODEL]...", help="Catalogue name, ORG/NAME, folder, config.json or -.")
+    ] = None,
     gpu: o.Gpus = None,
     context: o.Context = "8k",
     weights: o.Weights = "auto",
@@ -41,7 +43,7 @@ def command(
     from gpufit.cli.resolve import models_named
     from gpufit.engines.arithmetic import Arithmetic
     from gpufit.errors import UsageError
-    from gpufit.sizing.advice import with_changes
+    from gpufit.sizing.advice import other_placements, with_changes
     from gpufit.sizing.question import Question
     from gpufit.sizing.search import answer
     from gpufit.sources.gpuspec import parse_specs
@@ -56,7 +58,10 @@ def command(
         min_concurrency=min_concurrency,
     )
     asked_weights = o.weight_format(weights)
-    degrees = o.positive(tensor_parallel_size, "--tensor-parallel-size"), o.positive(pipeline_parallel_size, "--pipeline-parallel-size")
+    degrees = (
+        o.positive(tensor_parallel_size, "--tensor-parallel-size"),
+        o.positive(pipeline_parallel_size, "--pipeline-parallel-size"),
+    )
     hardware = parse_specs(gpu or ["local"])
     named = models_named(models, offline=offline, assume_dense=assume_dense, exact=exact)
     engine = Arithmetic()
@@ -79,7 +84,10 @@ def command(
     too_long = [a for a in answers if a.context_too_long]
     if models and len(too_long) == len(answers):
         limits = ", ".join(f"{a.question.model.slug} {int(a.question.model.max_context or 0):,}" for a in too_long)
-        raise UsageError(f"--context {context} is beyond the model's own limit", hint=f"at most {limits} tokens; --context max takes the limit itself")
+        raise UsageError(
+            f"--context {context} is beyond the model's own limit",
+            hint=f"at most {limits} tokens; --context max takes the limit itself",
+        )
     if chosen is o.Format.JSON:
         from gpufit.report.result import fit_result, to_json
 
@@ -87,7 +95,8 @@ def command(
     elif chosen is o.Format.TABLE:
         from gpufit.report.fit_table import print_fit
 
-        print_fit(answers, hardware, workload, engine, whole_catalogue=not models)
+        others = other_placements(answers[0]) if len(answers) == 1 else ()
+        print_fit(answers, hardware, workload, engine, whole_catalogue=not models, others=others)
     else:
         from gpufit.report.rows import fit_rows, written
 

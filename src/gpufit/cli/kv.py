@@ -21,9 +21,12 @@ Examples:
 
 
 def command(
-    models: Annotated[list[str] | None, typer.Argument(metavar="[MODEL]...", help="Catalogue name, ORG/NAME, folder, config.json or -.")] = None,
+    models: Annotated[
+        list[str] | None, typer.Argument(metavar="[MODEL]...", help="Catalogue name, ORG/NAME, folder, config.json or -.")
+    ] = None,
     context: Annotated[
-        list[str] | None, typer.Option("--context", metavar="TOKENS", help="A context to show; repeat for several. max: the model's own limit.")
+        list[str] | None,
+        typer.Option("--context", metavar="TOKENS", help="A context to show; repeat for several. max: the model's own limit."),
     ] = None,
     kv_cache_dtype: o.CacheDtype = "auto",
     tensor_parallel_size: o.TensorParallel = None,

@@ -27,9 +27,13 @@ class Format(str, Enum):
 
 Gpus = Annotated[
     list[str] | None,
-    typer.Option("--gpu", metavar="SPEC", help="Hardware: h100-sxm:4, 4xH100, p5.48xlarge, local, 24564MiB:2. Repeat for other kinds."),
+    typer.Option(
+        "--gpu", metavar="SPEC", help="Hardware: h100-sxm:4, 4xH100, p5.48xlarge, local, 24564MiB:2. Repeat for other kinds."
+    ),
 ]
-Context = Annotated[str, typer.Option("--context", metavar="TOKENS", help="Context length: 8k = 8,192; max = the model's own limit.")]
+Context = Annotated[
+    str, typer.Option("--context", metavar="TOKENS", help="Context length: 8k = 8,192; max = the model's own limit.")
+]
 Weights = Annotated[
     str,
     typer.Option("--weights", metavar="FORMAT", help="auto, published, or bf16, fp16, fp32, fp8, int8, int4, mxfp4, nvfp4."),
@@ -52,7 +56,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and no
 OutputFormat = Annotated[Format, typer.Option("--format", help="How to write the answer.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Never ask the network.")]
 AssumeDense = Annotated[
-    bool, typer.Option("--assume-dense", help="Size an unknown family as plain full attention, when nothing in its config hints otherwise.")
+    bool,
+    typer.Option(
+        "--assume-dense", help="Size an unknown family as plain full attention, when nothing in its config hints otherwise."
+    ),
 ]
 Exact = Annotated[bool, typer.Option("--exact", help="Read the weight files' headers for exact bytes by tensor.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")]
@@ -128,7 +135,9 @@ def weight_format(text: str) -> str:
     """A weight format's name, checked."""
     from gpufit.formats.weights import WEIGHT_FORMATS
 
-    word = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}.get(text.strip().lower(), text.strip().lower())
+    word = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}.get(
+        text.strip().lower(), text.strip().lower()
+    )
     if word not in ("auto", "published", *WEIGHT_FORMATS):
         import difflib
 

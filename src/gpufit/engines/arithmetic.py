@@ -23,7 +23,11 @@ def layer_count(model: Model, group: LayerGroup, layers: range | None = None) ->
     inside = group.indices if layers is None else tuple(i for i in group.indices if i in layers)
     where = "" if layers is None else f" in layers {layers.start} to {layers.stop - 1}"
     return fact(
-        len(inside), NUMBER, symbol=f"L_{group.kind.kind}", name=f"{group.kind.title} layers{where}", origin=f"{model.slug}: kinds of its layers"
+        len(inside),
+        NUMBER,
+        symbol=f"L_{group.kind.kind}",
+        name=f"{group.kind.title} layers{where}",
+        origin=f"{model.slug}: kinds of its layers",
     )
 
 
@@ -74,14 +78,23 @@ class Arithmetic:
 
     def utilization(self) -> Q:
         """0.90, as the interface fixes."""
-        return fact("0.9", NUMBER, symbol="u", name="share of memory that may be used", origin="default of --gpu-memory-utilization")
+        return fact(
+            "0.9", NUMBER, symbol="u", name="share of memory that may be used", origin="default of --gpu-memory-utilization"
+        )
 
     def refusal(self, model: Model, gpu: Gpu, placement: Placement) -> Refusal | None:
         """Arithmetic refuses nothing beyond heads that do not divide."""
         return None
 
     def capacity(
-        self, model: Model, gpu: Gpu, placement: Placement, workload: Workload, weights: WeightChoice, context: Q, cache: CacheFormat
+        self,
+        model: Model,
+        gpu: Gpu,
+        placement: Placement,
+        workload: Workload,
+        weights: WeightChoice,
+        context: Q,
+        cache: CacheFormat,
     ) -> Capacity:
         """pool = floor(memory * utilisation) - weights / (tp * pp); concurrent = floor(pool / cache of one sequence on one GPU)."""
         tp, pp = placement.tensor_parallel, placement.pipeline_parallel
@@ -91,7 +104,8 @@ class Arithmetic:
         pool = (budget - held).as_step("P", "what is left for the cache on one GPU")
         whole = sequence_bytes(model, context, WHOLE, cache)
         here = heaviest(
-            sequence_bytes(model, context, tp, cache, None if int(pp) == 1 else stage) for stage in stages(int(model.num_layers), int(pp))
+            sequence_bytes(model, context, tp, cache, None if int(pp) == 1 else stage)
+            for stage in stages(int(model.num_layers), int(pp))
         )
         count = _sequences(pool, here)
         cached = (count * here).as_step("K_c", "cache of the sequences that fit")
@@ -124,5 +138,9 @@ def _sequences(pool: Q, each: Q) -> Q:
     if int(each) == 0:
         return fact(0, SEQUENCE, symbol="C", name=name, origin="this model keeps no cache: sequences are not limited by it")
     if pool < 0:
-        return largest(pool // each, Q(0, SEQUENCE, "const")).because("the weights alone are larger than the budget").as_step("C", name)
+        return (
+            largest(pool // each, Q(0, SEQUENCE, "const"))
+            .because("the weights alone are larger than the budget")
+            .as_step("C", name)
+        )
     return (pool // each).as_step("C", name)

@@ -90,7 +90,14 @@ class EnginePolicy(Protocol):
         ...
 
     def capacity(
-        self, model: Model, gpu: Gpu, placement: Placement, workload: Workload, weights: WeightChoice, context: Q, cache: CacheFormat
+        self,
+        model: Model,
+        gpu: Gpu,
+        placement: Placement,
+        workload: Workload,
+        weights: WeightChoice,
+        context: Q,
+        cache: CacheFormat,
     ) -> Capacity:
         """What one replica so placed holds."""
         ...

@@ -49,7 +49,9 @@ def _grouped(name: str, title: str, bits: int, group: int, scale: int, scale_nam
 
 def _plain(name: str, bits: int) -> WeightFormat:
     source = f"dtype {name}"
-    return WeightFormat(name=name, title=f"{bits} bit floating point", bits=_bits(name, bits, source), keeps_embeddings=False, source=source)
+    return WeightFormat(
+        name=name, title=f"{bits} bit floating point", bits=_bits(name, bits, source), keeps_embeddings=False, source=source
+    )
 
 
 WEIGHT_FORMATS: dict[str, WeightFormat] = {

@@ -20,12 +20,14 @@ def print_catalogue(found: dict[str, list[Row]]) -> None:
         if not first:
             out.print()
         first = False
-        out.print(heading(f"{name.capitalize()} ({len(rows)})"))
+        out.print(heading(f"{_TITLES[name]} ({len(rows)})"))
         _SECTIONS[name](out, rows)
 
 
 def _models(out: Any, rows: list[Row]) -> None:
-    shown = table(("Slug", "fixed"), ("Parameters", "right"), ("Active", "right"), "Published", "Id on the Hub", ("Checked", "fixed"))
+    shown = table(
+        ("Slug", "fixed"), ("Parameters", "right"), ("Active", "right"), "Published", "Id on the Hub", ("Checked", "fixed")
+    )
     for r in rows:
         active = params(r["active_parameters"]) if r["active_parameters"] != r["parameters"] else "all"
         shown.add_row(r["slug"], params(r["parameters"]), active, r["published"], r["model"], r["checked"])
@@ -33,11 +35,19 @@ def _models(out: Any, rows: list[Row]) -> None:
 
 
 def _gpus(out: Any, rows: list[Row]) -> None:
-    shown = table(("Id", "fixed"), ("GiB", "right"), "Architecture", ("GB/s", "right"), ("Node", "right"), ("Seen", "right"), "Name", ("Checked", "fixed"))
+    shown = table(
+        ("Id", "fixed"),
+        ("GiB", "right"),
+        ("Architecture", "fixed"),
+        ("GB/s", "right"),
+        ("Node", "right"),
+        ("Seen", "right"),
+        ("Checked", "fixed"),
+    )
     for r in rows:
         shown.add_row(
             r["gpu"], f"{r['memory_bytes'] / 2**30:.2f}", r["architecture"], "-" if r["bandwidth_gb_s"] is None else f"{r['bandwidth_gb_s']:,}",
-            str(r["gpus_per_node"]), str(r["sightings"]), r["name"], r["checked"],
+            str(r["gpus_per_node"]), str(r["sightings"]), r["checked"],
         )  # fmt: skip
     out.print(shown)
     out.print("GiB: what the vendor's tool reports. Seen: independent sightings. Sources: --json.", style="dim")
@@ -53,8 +63,12 @@ def _instances(out: Any, rows: list[Row]) -> None:
 def _formats(out: Any, rows: list[Row]) -> None:
     shown = table(("Format", "fixed"), ("Bits/parameter", "right"), "Embeddings and head", "Rule")
     for r in rows:
-        shown.add_row(r["format"], f"{r['bits_per_parameter']:g}", "16 bit" if r["keeps_embeddings_at_16_bit"] else "same", r["source"])
+        shown.add_row(
+            r["format"], f"{r['bits_per_parameter']:g}", "16 bit" if r["keeps_embeddings_at_16_bit"] else "same", r["source"]
+        )
     out.print(shown)
 
 
 _SECTIONS = {"models": _models, "gpus": _gpus, "instances": _instances, "formats": _formats}
+
+_TITLES = {"models": "Models", "gpus": "GPUs", "instances": "Cloud instances", "formats": "Weight formats"}

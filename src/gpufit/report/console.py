@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from typing import IO, cast
 
 from rich.console import Console
 from rich.table import Table
@@ -11,9 +13,19 @@ from rich.text import Text
 WIDEST = 120
 
 
+class _Trimmed:
+    """stdout without the blanks that tables put at the end of lines: they break pasted text and show up in diffs."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(re.sub(r" +(?=(?:\x1b\[[0-9;]*m)*\n)", "", text))
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(sys.stdout, name)
+
+
 def console() -> Console:
     """A console on stdout, at most 120 columns wide; no guesses at what a number or a path is."""
-    made = Console(file=sys.stdout, highlight=False, emoji=False, markup=False)
+    made = Console(file=cast("IO[str]", _Trimmed()), highlight=False, emoji=False, markup=False)
     if made.width > WIDEST:
         made.width = WIDEST
     return made
@@ -24,7 +36,9 @@ def table(*columns: str | tuple[str, str]) -> Table:
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_edge=False)
     for column in columns:
         name, justify = (column, "left") if isinstance(column, str) else column
-        made.add_column(name, justify="right" if justify == "right" else "left", no_wrap=justify in ("right", "fixed"), overflow="fold")
+        made.add_column(
+            name, justify="right" if justify == "right" else "left", no_wrap=justify in ("right", "fixed"), overflow="fold"
+        )
     return made
 
 

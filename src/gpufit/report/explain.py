@@ -105,13 +105,14 @@ def _wrapped(text: str, lead: str, indent: str, width: int) -> Iterator[str]:
 def print_page(text: str) -> None:
     """A page of text, wrapped by paragraphs; indented lines are kept as they are."""
     out = console()
-    for block in text.strip().split("\n\n"):
+    for position, block in enumerate(text.strip().split("\n\n")):
+        if position:
+            out.print()
         lines = block.split("\n")
         if any(line.startswith(" ") for line in lines):
             for line in lines:
                 _plain(out, line)
-        elif len(lines) == 1 and lines[0].isupper():
-            out.print(heading(lines[0].capitalize()))
+        elif lines[0].startswith("# "):
+            out.print(heading(lines[0].removeprefix("# ")))
         else:
             out.print(" ".join(lines))
-        out.print()

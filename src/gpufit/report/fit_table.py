@@ -24,7 +24,13 @@ LEFT_OUT = "Left out: throughput (no tokens per second, by design), engine overh
 
 
 def print_fit(
-    answers: Sequence[Answer], hardware: Sequence[Hardware], workload: Workload, engine: EnginePolicy, *, whole_catalogue: bool
+    answers: Sequence[Answer],
+    hardware: Sequence[Hardware],
+    workload: Workload,
+    engine: EnginePolicy,
+    *,
+    whole_catalogue: bool,
+    others: Sequence[Answer] = (),
 ) -> None:
     """The answers, largest model first in a list, or one model in full."""
     out = console()
@@ -34,7 +40,7 @@ def print_fit(
             out.print(f"  note: {note}")
     out.print()
     if len(answers) == 1 and not whole_catalogue:
-        _one(out, answers[0])
+        _one(out, answers[0], others)
     else:
         _list(out, answers, workload, engine)
     out.print()
@@ -45,7 +51,11 @@ def print_fit(
 def hardware_line(h: Hardware) -> str:
     """Count, name, total GiB, architecture, bandwidth; what is not known is left out."""
     gpu = h.gpu
-    size = f"{gib(h.total_memory)} in all, {int(gpu.memory) / 2**30:.2f} GiB each" if h.count > 1 else f"{int(gpu.memory) / 2**30:.2f} GiB"
+    size = (
+        f"{gib(h.total_memory)} in all, {int(gpu.memory) / 2**30:.2f} GiB each"
+        if h.count > 1
+        else f"{int(gpu.memory) / 2**30:.2f} GiB"
+    )
     facts = [size]
     if gpu.architecture:
         facts.append(gpu.architecture)
@@ -61,8 +71,10 @@ def _asked(workload: Workload, engine: EnginePolicy) -> str:
     share = workload.utilization or engine.utilization()
     context = "the model's own limit" if workload.context is None else f"{int(workload.context):,} tokens"
     dtype = "cache dtype auto" if workload.kv_cache_dtype is None else f"{workload.kv_cache_dtype} cache"
-    return f"Context {context}, {dtype}, {float(share.value):.0%} of memory used." if float(share.value) * 100 == round(float(share.value) * 100) else (
-        f"Context {context}, {dtype}, {float(share.value)} of memory used."
+    return (
+        f"Context {context}, {dtype}, {float(share.value):.0%} of memory used."
+        if float(share.value) * 100 == round(float(share.value) * 100)
+        else (f"Context {context}, {dtype}, {float(share.value)} of memory used.")
     )
 
 
@@ -84,7 +96,15 @@ def _list(out: Console, answers: Sequence[Answer], workload: Workload, engine: E
     missing = [a for a in ordered if not a.fits and not a.context_too_long]
     short = [a for a in ordered if a.context_too_long]
     if fitting:
-        rows = table(("Model", "fixed"), "Weights", ("GiB", "right"), *(["GPU"] if several else []), "Placement", ("Each", "right"), ("Total", "right"))
+        rows = table(
+            ("Model", "fixed"),
+            "Weights",
+            ("GiB", "right"),
+            *(["GPU"] if several else []),
+            "Placement",
+            ("Each", "right"),
+            ("Total", "right"),
+        )
         for a in fitting:
             assert a.capacity is not None
             weights = a.capacity.weights
@@ -136,12 +156,14 @@ def _common_warnings(out: Console, answers: Sequence[Answer]) -> None:
         out.print(f"note: {warning} ({shown})", style="dim")
 
 
-def _one(out: Console, a: Answer) -> None:
+def _one(out: Console, a: Answer, others: Sequence[Answer]) -> None:
     model, c, p = a.question.model, a.capacity, a.placement
-    active = f", {params(model.active_params)} active per token" if _sparse(a) else ""
+    active = f", {params(model.active_params)} active per token" if model.active_params is not None and _sparse(a) else ""
     vision = f", {params(model.vision_params)} of them in towers" if model.vision_params is not None else ""
     out.print(heading(f"{model.name} ({model.id})"))
-    out.print(f"{params(model.total_params)} parameters{active}{vision}; {int(model.num_layers)} layers; published in {_published(a)}")
+    out.print(
+        f"{params(model.total_params)} parameters{active}{vision}; {int(model.num_layers)} layers; published in {_published(a)}"
+    )
     out.print()
     if c is None or p is None:
         out.print(f"Does not fit: {a.reason}.")
@@ -150,21 +172,35 @@ def _one(out: Console, a: Answer) -> None:
     rows.show_header = False
     kept = "" if c.weights.published else f", needs a checkpoint in {c.weights.format}"
     note = f" ({c.weights.note})" if c.weights.note else ""
-    rows.add_row("weights", f"{c.weights.format}, {memory(c.weights.bytes)}{kept}{note}; {memory(c.weights_per_gpu)} on each GPU")
+    rows.add_row(
+        "weights",
+        f"{c.weights.format}, {memory(c.weights.bytes)}{kept}{note}; {memory(c.weights_per_gpu)} on each GPU"
+        if p.gpus > 1
+        else f"{c.weights.format}, {memory(c.weights.bytes)}{kept}{note}",
+    )
+    on_each = " on each GPU" if p.gpus > 1 else ""
     rows.add_row("placement", f"{_long_placement(a)}")
-    per_token = "" if a.bytes_per_token is None else f"{kib(a.bytes_per_token)} KiB per token{' while windows fill' if model.windowed else ''}; "
+    per_token = (
+        ""
+        if a.bytes_per_token is None
+        else f"{kib(a.bytes_per_token)} KiB per token{' while windows fill' if model.windowed else ''}; "
+    )
     rows.add_row("cache", f"{c.cache.name}, {per_token}{memory(c.sequence_bytes)} for one sequence of {int(c.context):,} tokens")
     if a.fits:
         each = f" ({int(c.per_replica):,} in each replica)" if a.replicas is not None and int(a.replicas) > 1 else ""
         rows.add_row("holds", f"{a.total_sequences:,} sequences of {int(c.context):,} tokens at once{each}")
     else:
-        rows.add_row("holds", f"none: {a.reason}; short by {memory(a.short_by)} on each GPU")
+        rows.add_row("holds", f"none: {a.reason}; short by {memory(a.short_by)}{on_each}")
     out.print(rows)
     for warning in a.warnings:
         out.print(f"note: {warning}")
     out.print()
     width = min(out.width, 100)
-    out.print(f"Each GPU, {int(a.hardware.gpu.memory) / 2**30:.2f} GiB:" if p.gpus > 1 else f"The GPU, {int(a.hardware.gpu.memory) / 2**30:.2f} GiB:")
+    out.print(
+        f"Each GPU, {int(a.hardware.gpu.memory) / 2**30:.2f} GiB:"
+        if p.gpus > 1
+        else f"The GPU, {int(a.hardware.gpu.memory) / 2**30:.2f} GiB:"
+    )
     if all(int(line.bytes) >= 0 for line in c.ledger):
         out.print(Text(bar(c.ledger, width), no_wrap=True))
     out.print(Text(", ".join(legend(c.ledger))))
@@ -173,6 +209,14 @@ def _one(out: Console, a: Answer) -> None:
         out.print(heading("One change that would make it fit"))
         for change in a.changes:
             out.print(f"  {change.what}: {change.option} (then {change.sequences:,} at once)")
+    if others:
+        out.print()
+        out.print(heading("Other placements of the same weights"))
+        rows = table("Placement", ("Each", "right"), ("Total", "right"))
+        for other in others:
+            if other.capacity is not None:
+                rows.add_row(placement_text(other), f"{int(other.capacity.per_replica):,}", f"{other.total_sequences:,}")
+        out.print(rows)
     words = vllm_serve(a)
     if words:
         out.print()

@@ -30,7 +30,13 @@ def _number(value: Q | None) -> str:
 
 def _reference(out: Console, costs: Sequence[CacheCost]) -> None:
     rows = table(
-        ("Model", "fixed"), ("Layers", "right"), ("KV heads", "right"), ("Head dim", "right"), ("KiB/token", "right"), ("8k tokens", "right"), ("Kinds", "left")
+        ("Model", "fixed"),
+        ("Layers", "right"),
+        ("KV heads", "right"),
+        ("Head dim", "right"),
+        ("KiB/token", "right"),
+        ("8k tokens", "right"),
+        ("Kinds", "left"),
     )
     for cost in costs:
         at = next((memory(whole) for n, whole, _ in cost.per_sequence if int(n) == 8192), "-")
@@ -42,7 +48,10 @@ def _reference(out: Console, costs: Sequence[CacheCost]) -> None:
     out.print(heading("KV cache of the catalogue, whole model"))
     out.print(rows)
     out.print()
-    out.print("KiB/token: one more token, with windowed layers counted while their window fills; past it they cost nothing more.", style="dim")
+    out.print(
+        "KiB/token: one more token, with windowed layers counted while their window fills; past it they cost nothing more.",
+        style="dim",
+    )
     out.print("A cache of latents is copied to each tensor-parallel GPU; KV heads never fall below one a GPU.", style="dim")
 
 
@@ -52,9 +61,17 @@ def _one(out: Console, cost: CacheCost) -> None:
     if not cost.kinds:
         out.print("keeps no KV cache: " + ("; ".join(m.notes) or "it has no layer that stores anything between tokens"))
         return
-    heads = f", {_number(m.attention_heads)} attention heads, {_number(m.kv_heads)} KV heads of {_number(m.head_dim)}" if m.kv_heads is not None else ""
+    heads = (
+        f", {_number(m.attention_heads)} attention heads, {_number(m.kv_heads)} KV heads of {_number(m.head_dim)}"
+        if m.kv_heads is not None
+        else ""
+    )
     out.print(f"{int(m.num_layers)} layers{heads}; cache {cost.cache.name}")
-    out.print(f"one more token: {kib(cost.per_token)} KiB" + (" while windows fill" if m.windowed else "") + f", 1k tokens: {memory(1024 * int(cost.per_token))}")
+    out.print(
+        f"one more token: {kib(cost.per_token)} KiB"
+        + (" while windows fill" if m.windowed else "")
+        + f", 1k tokens: {memory(1024 * int(cost.per_token))}"
+    )
     if int(cost.fixed):
         out.print(f"whatever the length: {memory(cost.fixed)} a sequence")
     if tp > 1:
@@ -67,7 +84,12 @@ def _one(out: Console, cost: CacheCost) -> None:
         )
     out.print(rows)
     out.print()
-    rows = table(("Context", "right"), ("One sequence", "right"), *([(f"On each of {tp} GPUs", "right")] if tp > 1 else []), ("Average B/token", "right"))
+    rows = table(
+        ("Context", "right"),
+        ("One sequence", "right"),
+        *([(f"On each of {tp} GPUs", "right")] if tp > 1 else []),
+        ("Average B/token", "right"),
+    )
     for n, whole, here in cost.per_sequence:
         row = [f"{int(n):,}", memory(whole)]
         if tp > 1:

@@ -147,7 +147,8 @@ def _cost(c: CacheCost) -> Json:
             "fixed_bytes_per_sequence": int(c.fixed),
         },
         "contexts": [
-            {"context": int(n), "bytes_per_sequence": int(whole), "bytes_per_sequence_per_gpu": int(here)} for n, whole, here in c.per_sequence
+            {"context": int(n), "bytes_per_sequence": int(whole), "bytes_per_sequence_per_gpu": int(here)}
+            for n, whole, here in c.per_sequence
         ],
         "kinds": [
             {

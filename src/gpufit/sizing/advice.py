@@ -23,6 +23,23 @@ def with_changes(found: Answer) -> Answer:
     return replace(found, changes=tuple(_changes(found)))
 
 
+def other_placements(found: Answer) -> tuple[Answer, ...]:
+    """The answers at the other legal tensor parallel degrees of this hardware that fit, by degree; none where the user fixed it."""
+    question = replace(found.question, hardware=(found.hardware,))
+    if not found.fits or found.placement is None or found.capacity is None or question.tensor_parallel is not None:
+        return ()
+    # The same weights as in the answer, so that only the placement differs.
+    chosen = "published" if found.capacity.weights.published else found.capacity.weights.format
+    node = min(found.hardware.gpus_per_node, found.hardware.count)
+    taken = int(found.placement.tensor_parallel)
+    others = (
+        answer(replace(question, weights=chosen, tensor_parallel=tp, pipeline_parallel=1))
+        for tp in legal_tensor_degrees(question.model, node)
+        if tp != taken
+    )
+    return tuple(other for other in others if other.fits)
+
+
 def _changes(found: Answer) -> Iterator[Change]:
     question = replace(found.question, hardware=(found.hardware,))
     if question.weights not in ("auto", "int4"):

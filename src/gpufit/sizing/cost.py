@@ -50,7 +50,9 @@ def cache_cost(model: Model, *, dtype: str | None, tp: int, contexts: tuple[Q | 
         legal = ", ".join(map(str, legal_tensor_degrees(model, 64)))
         raise UsageError(f"{model.slug} cannot be split over {tp} GPUs: {reason}", hint=f"legal degrees up to 64: {legal}")
     declared = model.published.kv_cache_dtype
-    cache = CACHE_FORMATS[dtype or (declared if declared in CACHE_FORMATS else None) or ("fp16" if model.dtype == "fp16" else "bf16")]
+    cache = CACHE_FORMATS[
+        dtype or (declared if declared in CACHE_FORMATS else None) or ("fp16" if model.dtype == "fp16" else "bf16")
+    ]
     one = placed(1, tp_origin="the whole model").tensor_parallel
     split = placed(tp, tp_origin="--tensor-parallel-size").tensor_parallel
     kinds = tuple(
@@ -89,6 +91,8 @@ def _contexts(model: Model, asked: tuple[Q | None, ...] | None) -> tuple[Q, ...]
         chosen = n if n is not None else limit
         assert chosen is not None
         if limit is not None and chosen > limit:
-            raise UsageError(f"{model.slug} holds at most {int(limit):,} tokens, asked for {int(chosen):,}", hint="--context max takes its limit")
+            raise UsageError(
+                f"{model.slug} holds at most {int(limit):,} tokens, asked for {int(chosen):,}", hint="--context max takes its limit"
+            )
         found.append(chosen)
     return tuple(found)

@@ -9,7 +9,6 @@ from gpufit.engines.arithmetic import WHOLE, bytes_per_token
 from gpufit.engines.base import Capacity, WeightChoice
 from gpufit.formats.cache import CACHE_FORMATS, CacheFormat
 from gpufit.hardware import Hardware
-from gpufit.model import Model
 from gpufit.placement import Placement, Refusal, legal_tensor_degrees, placed, tensor_reason
 from gpufit.quantity import NUMBER, Q, fact
 from gpufit.sizing.question import Answer, Question
@@ -69,7 +68,9 @@ def _on(question: Question, hardware: Hardware) -> Answer:
     model = question.model
     context = context_of(question)
     if context is None:
-        return Answer(question=question, fits=False, reason="its config states no context limit: name one with --context", hardware=hardware)
+        return Answer(
+            question=question, fits=False, reason="its config states no context limit: name one with --context", hardware=hardware
+        )
     if model.max_context is not None and context > model.max_context:
         reason = f"its own limit is {int(model.max_context):,} tokens"
         return Answer(question=question, fits=False, reason=reason, hardware=hardware, context_too_long=True)
@@ -157,9 +158,7 @@ def place(question: Question, hardware: Hardware, weights: WeightChoice, context
             if refusal is not None:
                 why = refusal_text(refusal)
                 continue
-            capacity = question.engine.capacity(
-                question.model, hardware.gpu, placement, question.workload, weights, context, cache
-            )
+            capacity = question.engine.capacity(question.model, hardware.gpu, placement, question.workload, weights, context, cache)
             found = _candidate(hardware, placement, capacity)
             seen.append(found)
             enough = int(capacity.per_replica) >= wanted
@@ -207,7 +206,9 @@ def _placements(question: Question, hardware: Hardware, stage_limit: int) -> Ite
     for tp in degrees:
         for pp in (pinned,) if pinned is not None else range(1, stage_limit + 1):
             if tp * pp <= hardware.count:
-                yield placed(tp, pp, tp_origin=tp_origin, pp_origin="--pipeline-parallel-size" if pinned is not None else "placement rule")
+                yield placed(
+                    tp, pp, tp_origin=tp_origin, pp_origin="--pipeline-parallel-size" if pinned is not None else "placement rule"
+                )
 
 
 def _shortfall(candidate: Candidate, weights: WeightChoice, tried_all: bool) -> str:

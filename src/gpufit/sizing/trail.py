@@ -36,12 +36,16 @@ def derivation(question: Question) -> Trail:
         raise UsageError(f"{model.slug}: its config states no context limit", hint="name a number, as in --context 32k")
     if model.max_context is not None and context > model.max_context:
         raise UsageError(
-            f"{model.slug} holds at most {int(model.max_context):,} tokens, asked for {int(context):,}", hint="--context max takes its limit"
+            f"{model.slug} holds at most {int(model.max_context):,} tokens, asked for {int(context):,}",
+            hint="--context max takes its limit",
         )
     if question.hardware:
         found = answer(question)
         if found.capacity is None or found.total is None:
-            raise UsageError(f"{model.slug} on {found.hardware.count} x {found.hardware.gpu.id}: {found.reason}", hint="gpufit fit lists what is legal")
+            raise UsageError(
+                f"{model.slug} on {found.hardware.count} x {found.hardware.gpu.id}: {found.reason}",
+                hint="gpufit fit lists what is legal",
+            )
         c = found.capacity
         roots = [c.weights.bytes, c.budget, c.weights_per_gpu, c.pool, c.sequence_bytes_per_gpu, c.per_replica, found.total]
         roots += [line.bytes for line in c.ledger if line.bytes.symbol]

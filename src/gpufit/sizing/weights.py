@@ -9,7 +9,7 @@ from gpufit.formats.weights import WEIGHT_FORMATS, WeightFormat
 from gpufit.model import Model
 from gpufit.quantity import BIT_PER_BYTE, BYTE, Q, ceil, fact
 
-_SIXTEEN = fact(2, BYTE, symbol="w", name="bytes of one 16-bit weight", origin="16-bit formats")
+_SIXTEEN = fact(2, BYTE, symbol="w16", name="bytes of one 16-bit weight", origin="16-bit formats")
 _EIGHT = Q(8, BIT_PER_BYTE, "const")
 
 LADDER_BITS = {"fp32": 32, "bf16": 16, "fp16": 16, "int8": 8, "fp8": 8, "nvfp4": 4, "mxfp4": 4, "int4": 4}
@@ -27,9 +27,13 @@ def published_weights(model: Model) -> WeightChoice:
         size = checkpoint_bytes(model, known.recipe, with_draft=False)
         return WeightChoice(format=known.format, bytes=size, published=True, recipe=known.recipe, note=known.detail)
     if known.format in WEIGHT_FORMATS and not WEIGHT_FORMATS[known.format].keeps_embeddings:
-        return WeightChoice(format=known.format, bytes=_plain_bytes(model, WEIGHT_FORMATS[known.format]), published=True, note=known.detail)
+        return WeightChoice(
+            format=known.format, bytes=_plain_bytes(model, WEIGHT_FORMATS[known.format]), published=True, note=known.detail
+        )
     if known.bytes is not None:
-        return WeightChoice(format=known.format, bytes=known.bytes.as_step("W", "weights, as the checkpoint's files hold them"), published=True)
+        return WeightChoice(
+            format=known.format, bytes=known.bytes.as_step("W", "weights, as the checkpoint's files hold them"), published=True
+        )
     raise UsageError(
         f"{model.id}: the bytes of its published format ({known.format}) are not known",
         hint="name a format, as in --weights bf16",
@@ -46,7 +50,11 @@ def weights_in(model: Model, name: str) -> WeightChoice:
     if not chosen.keeps_embeddings:
         return WeightChoice(format=name, bytes=_plain_bytes(model, chosen), published=False)
     size = _quantised_bytes(model, chosen)
-    note = "embedding and output head stay at 16 bit" if not model.tied else "the embedding (tied with the output head) stays at 16 bit"
+    note = (
+        "embedding and output head stay at 16 bit"
+        if not model.tied
+        else "the embedding (tied with the output head) stays at 16 bit"
+    )
     return WeightChoice(format=name, bytes=size, published=False, note=note)
 
 
@@ -60,7 +68,9 @@ def _plain_bytes(model: Model, chosen: WeightFormat) -> Q:
 def _quantised_bytes(model: Model, chosen: WeightFormat) -> Q:
     """Embedding and head at 16 bit, everything else in the format with its scales (interface: the arithmetic engine)."""
     if model.vocab_size is None:
-        raise UsageError(f"{model.id} has no vocabulary size: which weights stay at 16 bit is not known", hint="--weights published")
+        raise UsageError(
+            f"{model.id} has no vocabulary size: which weights stay at 16 bit is not known", hint="--weights published"
+        )
     table = model.vocab_size * model.hidden_size
     if model.tied:
         embed = table.because("input embedding and output head are one tensor").as_step("E", "embedding parameters, kept at 16 bit")

@@ -136,7 +136,9 @@ def model_of(slug: str) -> Model:
         origin=f"{entry.id} config.json",
         hf_quant=entry.hf_quant_config,
         total_params=fact(entry.parameters.total, NUMBER, symbol="N", name="parameters", origin=f"{stated}.total"),
-        active_params=fact(entry.parameters.active, NUMBER, symbol="N_act", name="active parameters per token", origin=f"{stated}.active"),
+        active_params=fact(
+            entry.parameters.active, NUMBER, symbol="N_act", name="active parameters per token", origin=f"{stated}.active"
+        ),
     )
 
 
