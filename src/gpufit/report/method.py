@@ -77,8 +77,8 @@ KV heads split over tensor-parallel GPUs until there is one on each; past that t
 
 # How are mixture-of-experts models sized?
 
-All experts are resident: the router may pick any of them for the next token. {moe.name} has {params(moe.total_params)} parameters in memory, of
-which {params(moe.active_params)} work on one token. The active ones matter for compute, not for memory.
+All experts are resident: the router may pick any of them for the next token. {moe.name} has
+{params(moe.total_params)} parameters in memory, of which {params(moe.active_params)} work on one token. The active ones matter for compute, not for memory.
 
 # Which weights are in which format?
 
@@ -89,15 +89,17 @@ lists the bits.
 
 # Does an fp8 cache double concurrency?
 
-It halves the cache of a sequence, so the same pool holds twice as many, less what rounding takes: {wide.question.model.name} on 4 x H100 (tensor parallel 4)
-holds {wide.total_sequences} sequences of 8,192 tokens with a 16-bit cache and {narrow.total_sequences} with fp8. The placement rule may then choose fewer GPUs
+It halves the cache of a sequence, so the same pool holds twice as many, less what rounding takes: 
+{wide.question.model.name} on 4 x H100 (tensor parallel 4) holds
+{wide.total_sequences} sequences of 8,192 tokens with a 16-bit cache and {narrow.total_sequences} with fp8. The placement rule may then choose fewer GPUs
 for each replica, which holds fewer in all: --tp fixes the degree. Weights do not move, latents halve too, recurrent states do not.
 It changes attention numerics, and hardware before Ada and Hopper has no fp8 units.
 
 # Why is concurrency not users?
 
 It counts sequences whose whole cache fits at the full context. Real requests are mostly shorter, share prefixes, and come and go: a
-server with {int(small.capacity.per_replica)} full-length places may serve hundreds of users, or be slow with ten. It is a floor for real traffic, and the point at
+server with
+{int(small.capacity.per_replica)} full-length places may serve hundreds of users, or be slow with ten. It is a floor for real traffic, and the point at
 which a server must begin to queue or preempt if everybody fills the context.
 
 # Why is there no tokens-per-second figure?
