@@ -22,7 +22,7 @@ Attention = Callable[[Decoder, tuple[int, ...]], None]
 
 
 def query_rank(config: Config) -> Q | None:
-    """The rank of the compressed queries; None when the config says null (an absent field is the class default instead)."""
+    """The rank of the compressed queries; None when the config says null (an absent one is the class default)."""
     if config.present("q_lora_rank") and config.raw("q_lora_rank") is None:
         return None
     rank = config.maybe("q_lora_rank", symbol="r_q", label="query rank")
@@ -32,7 +32,7 @@ def query_rank(config: Config) -> Q | None:
 def latent_attention(
     d: Decoder, layers: Iterable[int], *, bias: bool = False, index: Index | None = None, sparse: bool = False
 ) -> None:
-    """Latent attention from the field names of the DeepSeek classes; `sparse` over what an indexer selects, `index` in its owners."""
+    """Latent attention by the DeepSeek names; `sparse` over what an indexer selects, with its key `index` in owners."""
     c = d.config
     kind: LayerKind | None = None
     if sparse:
@@ -56,7 +56,7 @@ def latent_attention(
 
 
 def indexer(d: Decoder, layers: Iterable[int], *, inputs: Q | None = None, module: str = "layers.{i}.self_attn.indexer") -> None:
-    """The weights of a lightning indexer, whole on every rank; its queries come from the compressed queries, or from `inputs` wide ones.
+    """The weights of a lightning indexer, whole on every rank. Its queries come from the compressed queries, or from `inputs`.
 
     The head weights stay at 16 bit where the rest is fp8, so quantisers pass them by (DeepSeek-V3.2; vLLM 0.33.0 Indexer).
     """
@@ -81,8 +81,9 @@ def indexer(d: Decoder, layers: Iterable[int], *, inputs: Q | None = None, modul
 def index_owners(config: Config, layers: int) -> tuple[int, ...]:
     """The layers that own an indexer; the others reuse the selection of the last owner before them.
 
-    `indexer_types` says it, else `index_topk_pattern` (F and S), else every `index_topk_freq`-th layer from `index_skip_topk_offset` - 1
-    on and all before it (GlmMoeDsaConfig, transformers 5.24.0; deepseek_v2.py, vLLM 0.33.0). Without these every layer owns one.
+    `indexer_types` says it, else `index_topk_pattern` (F and S), else every `index_topk_freq`-th layer from
+    `index_skip_topk_offset` - 1 on and all before it (GlmMoeDsaConfig, transformers 5.24.0; deepseek_v2.py, vLLM 0.33.0). Without
+    these every layer owns one.
     """
     words = per_layer(config, "indexer_types", layers)
     name = "indexer_types"

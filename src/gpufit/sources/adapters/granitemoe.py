@@ -1,0 +1,54 @@
+"""Granite 3 mixtures: grouped-query attention and fused experts in every layer, with a shared MLP in some."""
+
+from __future__ import annotations
+
+from gpufit.model import Role, Shard
+from gpufit.quantity import Q
+from gpufit.sources.config import Config
+from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.patterns import class_defaults, pre_norms
+
+MODEL_TYPES = ("granitemoe", "granitemoeshared")
+INERT = frozenset({"attention_multiplier", "embedding_multiplier", "residual_multiplier"})
+DEFAULTS = class_defaults(
+    "GraniteMoeConfig (transformers 5.24.0)",
+    vocab_size=32000,
+    hidden_size=4096,
+    intermediate_size=11008,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    max_position_embeddings=2048,
+    num_local_experts=8,
+    num_experts_per_tok=2,
+)
+
+
+def read(config: Config) -> Decoder:
+    """Experts are published fused, gate and up in one matrix; `shared_intermediate_size` adds a shared MLP (granitemoeshared)."""
+    config.fall_back(DEFAULTS)
+    d = open_decoder(config, tie_default=False)
+    d.full(d.all)
+    d.embedding()
+    bias = config.flag("attention_bias")
+    d.attention(d.all, bias=bias, out_bias=bias)
+    experts = config.count("num_local_experts", symbol="E", label="routed experts")
+    used = config.count("num_experts_per_tok", symbol="E_k", label="experts per token")
+    width = config.count("intermediate_size", symbol="I", label="expert width")
+    if int(experts):
+        where = "layers.{i}.block_sparse_moe"
+        d.part("router", Role.ROUTER, f"{where}.router.layer", experts, d.hidden, layers=d.all)
+        fused(d, Role.ROUTED_EXPERTS, "expert ", where, width, copies=experts, active=(used, experts))
+    shared = config.maybe("shared_intermediate_size", symbol="I_s", label="shared expert width")
+    if shared is not None and int(shared):
+        fused(d, Role.SHARED_EXPERTS, "shared ", "layers.{i}.shared_mlp", shared)
+    pre_norms(d)
+    return d
+
+
+def fused(
+    d: Decoder, role: Role, label: str, module: str, width: Q, *, copies: Q | None = None, active: tuple[Q, Q] | None = None
+) -> None:
+    """An MLP whose gate and up projections are one matrix."""
+    pairs = (("input_linear", 2 * width, d.hidden, Shard.COLUMN), ("output_linear", d.hidden, width, Shard.ROW))
+    for name, rows, columns, shard in pairs:
+        d.linear(label + name, role, f"{module}.{name}", rows, columns, layers=d.all, shard=shard, copies=copies, active=active)
