@@ -1,9 +1,9 @@
 """Which language models fit on which GPUs, and why: the public names, each imported on first use.
 
-    import gpufit
-    found = gpufit.answer("llama-3.3-70b", gpu="h100-sxm:4", context=8192)
-    found.total_sequences, found.placement, found.capacity.pool
-    for step in gpufit.explain("llama-3.3-70b", gpu="h100-sxm:4"): ...
+import gpufit
+found = gpufit.answer("llama-3.3-70b", gpu="h100-sxm:4", context=8192)
+found.total_sequences, found.placement, found.capacity.pool
+for step in gpufit.explain("llama-3.3-70b", gpu="h100-sxm:4"): ...
 """
 
 from __future__ import annotations

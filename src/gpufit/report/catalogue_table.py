@@ -45,10 +45,9 @@ def _gpus(out: Any, rows: list[Row]) -> None:
         ("Checked", "fixed"),
     )
     for r in rows:
-        shown.add_row(
-            r["gpu"], f"{r['memory_bytes'] / 2**30:.2f}", r["architecture"], "-" if r["bandwidth_gb_s"] is None else f"{r['bandwidth_gb_s']:,}",
-            str(r["gpus_per_node"]), str(r["sightings"]), r["checked"],
-        )  # fmt: skip
+        bandwidth = "-" if r["bandwidth_gb_s"] is None else f"{r['bandwidth_gb_s']:,}"
+        size = f"{r['memory_bytes'] / 2**30:.2f}"
+        shown.add_row(r["gpu"], size, r["architecture"], bandwidth, str(r["gpus_per_node"]), str(r["sightings"]), r["checked"])
     out.print(shown)
     out.print("GiB: what the vendor's tool reports. Seen: independent sightings. Sources: --json.", style="dim")
 

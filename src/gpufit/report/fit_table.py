@@ -19,8 +19,14 @@ from gpufit.workload import Workload
 FLOOR = (
     "Each and total count sequences whose whole cache fits at the full context: a floor for real traffic, not a number of users."
 )
-EXACT = "Exact: parameters, cache bytes, GPU memory as its tool reports it. Modelled: even weight shards, formats that are not the published one."
-LEFT_OUT = "Left out: throughput (no tokens per second, by design), engine overhead, CUDA graphs, LoRA, speculative decoding, encoder activations."
+EXACT = (
+    "Exact: parameters, cache bytes, GPU memory as its tool reports it. "
+    "Modelled: even weight shards, formats that are not the published one."
+)
+LEFT_OUT = (
+    "Left out: throughput (no tokens per second, by design), engine overhead, CUDA graphs, LoRA, speculative decoding, "
+    "encoder activations of vision towers."
+)
 
 
 def print_fit(

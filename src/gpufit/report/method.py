@@ -89,7 +89,7 @@ lists the bits.
 
 # Does an fp8 cache double concurrency?
 
-It halves the cache of a sequence, so the same pool holds twice as many, less what rounding takes: 
+It halves the cache of a sequence, so the same pool holds twice as many, less what rounding takes:
 {wide.question.model.name} on 4 x H100 (tensor parallel 4) holds
 {wide.total_sequences} sequences of 8,192 tokens with a 16-bit cache and {narrow.total_sequences} with fp8. The placement rule may then choose fewer GPUs
 for each replica, which holds fewer in all: --tp fixes the degree. Weights do not move, latents halve too, recurrent states do not.
