@@ -1,0 +1,246 @@
+"""The cache plan: from a model, a GPU and the memory left for the cache to blocks, tokens and concurrency, as vLLM's planner makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpufit.engines.vllm.blocks import Admission, blocks_per_request
+from gpufit.engines.vllm.constants import Constants
+from gpufit.engines.vllm.defaults import Batch, batch, cache_dtype, hybrid_manager, prefix_caching
+from gpufit.engines.vllm.groups import Group, NoGroups, bytes_per_block, grouped
+from gpufit.engines.vllm.layers import Layers, Setting, Unserved, layers_of
+from gpufit.engines.vllm.refusals import Refused, refusals
+from gpufit.engines.vllm.settings import VllmSettings
+from gpufit.engines.vllm.traits import Traits, device_of, traits_of
+from gpufit.hardware import Gpu
+from gpufit.model import Model
+from gpufit.placement import stages
+from gpufit.quantity import BLOCK, SEQUENCE, TOKEN_PER_SEQUENCE, Q, fact, floor, least, unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagePlan:
+    """One pipeline stage: its decoder layers (drafts counted on), the width of its blocks and how many of them its memory holds."""
+
+    layers: range
+    bytes_per_block: Q
+    num_blocks: Q
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachePlan:
+    """What vLLM's planner makes of the cache on each GPU of one replica.
+
+    `bytes_per_block` (B/block) is that of the widest stage, `num_blocks` the fewest of any stage. `max_concurrency` (sequence) is exact;
+    `tokens` is the figure that the server prints as its cache size. `required` (B) is what one request of `context` tokens needs on the
+    widest stage, and `fits` says whether the blocks that may be used hold it on every stage.
+    """
+
+    context: Q
+    block_size: Q
+    bytes_per_block: Q
+    groups: tuple[Group, ...]
+    blocks_per_request: Q
+    num_blocks: Q
+    tokens: Q
+    max_concurrency: Q
+    required: Q
+    fits: bool
+    stages: tuple[StagePlan, ...]
+    batch: Batch
+    admission: Admission
+    cache_dtype: str
+    prefix_caching: bool
+    hybrid: bool
+    backends: tuple[str, ...]
+    constants: Constants
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoPlan:
+    """vLLM would not start so: every reason, as data."""
+
+    refusals: tuple[Refused, ...]
+
+
+_NO_BLOCKS = fact(0, unit(B=1, block=-1), symbol="b_b", name="bytes of one block", origin="this model keeps no cache")
+
+
+def plan_cache(model: Model, gpu: Gpu, settings: VllmSettings, available: Q | Sequence[Q], *, constants: Constants) -> CachePlan | NoPlan:
+    """The plan of a model's cache on one GPU of a replica.
+
+    `available` is the memory left for the cache on a GPU (B), one figure for all pipeline stages or one for each.
+    """
+    traits = traits_of(model, constants, language_model_only=settings.language_model_only)
+    context = settings.max_model_len or model.max_context
+    if context is None:
+        return NoPlan(refusals=(Refused(reason="the model names no longest sequence", option="--max-model-len"),))
+    refused = refusals(model, settings, constants, traits)
+    if refused:
+        return NoPlan(refusals=refused)
+    device = device_of(gpu)
+    if device is None:
+        reason = f"the compute capability of {gpu.name} is not known, so neither are vLLM's attention backends on it"
+        return NoPlan(refusals=(Refused(reason=reason, option="--gpu", hint="an NVIDIA part of the catalogue"),))
+    caching = prefix_caching(model, settings, constants, traits)
+    here = Setting(
+        model=model,
+        traits=traits,
+        device=device,
+        settings=settings,
+        constants=constants,
+        cache=cache_dtype(model, device, settings, constants),
+        caching=caching and traits.stateful,
+    )
+    hybrid = hybrid_manager(model, settings, constants)
+    try:
+        layers = layers_of(here)
+        groups = grouped(layers.specs, packed=layers.packed, hybrid=hybrid)
+    except (Unserved, NoGroups) as error:
+        return NoPlan(refusals=(Refused(reason=str(error)),))
+    made = batch(model, gpu, settings, constants, traits, context)
+    terms = Admission(
+        in_flight=made.in_flight,
+        encoder=made.tokens * _PER_SEQUENCE,
+        retained=_retained(model, settings),
+        context_parallel=settings.decode_context_parallel if here.context_parallel > 1 else None,
+    )
+    return _filled(model, settings, available, constants, context, groups, layers, made, terms, caching, hybrid, traits)
+
+
+_PER_SEQUENCE = fact(1, unit(sequence=-1), symbol="one", name="encoder input in one batch", origin="vLLM max_num_encoder_input_tokens")
+
+
+def _retained(model: Model, settings: VllmSettings) -> Q | None:
+    """Tokens below a window that several draft layers may compute again (config/vllm.py num_prefill_lookahead_tokens)."""
+    drafts = settings.drafts
+    if settings.speculative_method != "mtp" or drafts is None:
+        return None
+    modules = sum(len(g.indices) for g in model.draft_layers if g.kind.kind != "none")
+    if min(modules, int(drafts)) <= 1:
+        return None
+    origin = "drafts of several layers read this far ahead, less the token itself"
+    return fact(int(drafts) - 1, TOKEN_PER_SEQUENCE, symbol="x", name="tokens kept below a window", origin=origin)
+
+
+def _filled(
+    model: Model,
+    settings: VllmSettings,
+    available: Q | Sequence[Q],
+    constants: Constants,
+    context: Q,
+    groups: tuple[Group, ...],
+    layers: Layers,
+    made: Batch,
+    terms: Admission,
+    caching: bool,
+    hybrid: bool,
+    traits: Traits,
+) -> CachePlan:
+    """The plan once the groups stand: blocks of each stage, the fewest of them, and what they hold."""
+    request = blocks_per_request(groups, context, terms)
+    planned = tuple(_stage(groups, layers, part, memory) for part, memory in _stages(model, settings, available))
+    widest = max((s.bytes_per_block for s in planned), key=int)
+    blocks = least(*(s.num_blocks for s in planned)) if len(planned) > 1 else planned[0].num_blocks
+    blocks = blocks.as_step("N_b", "blocks of the cache, the fewest of any stage")
+    required = (request * widest * _ONE).as_step("R", "cache of one request of the longest sequence")
+    usable = blocks - constants.number("null_block")
+    if int(request) == 0:
+        name = "sequences at once: a model without cache is not limited by it"
+        concurrency, tokens, fits = fact(0, SEQUENCE, symbol="C", name=name, origin="no cache"), _NO_TOKENS, True
+    else:
+        concurrency = (blocks / request).as_step("C", "sequences of the longest length at once")
+        tokens = _printed_tokens(constants, groups, concurrency, blocks, context, terms)
+        fits = int(usable) >= int(request)
+    return CachePlan(
+        context=context,
+        block_size=layers.block_size,
+        bytes_per_block=widest,
+        groups=groups,
+        blocks_per_request=request,
+        num_blocks=blocks,
+        tokens=tokens,
+        max_concurrency=concurrency,
+        required=required,
+        fits=fits,
+        stages=planned,
+        batch=made,
+        admission=terms,
+        cache_dtype=layers.cache,
+        prefix_caching=caching,
+        hybrid=hybrid,
+        backends=layers.backends,
+        constants=constants,
+        notes=_notes(constants, traits),
+    )
+
+
+_ONE = fact(1, SEQUENCE, symbol="one", name="request", origin="the check at start-up")
+_NO_TOKENS = fact(0, unit(token=1), symbol="N_t", name="tokens of the cache", origin="this model keeps no cache")
+
+
+def _stages(model: Model, settings: VllmSettings, available: Q | Sequence[Q]) -> list[tuple[range | None, Q]]:
+    """Each pipeline stage with its layers and the memory left on it; draft layers stand on the last."""
+    degree = int(settings.pp)
+    memory = [available] * degree if isinstance(available, Q) else list(available)
+    if len(memory) != degree:
+        raise ValueError(f"{len(memory)} figures of memory for {degree} pipeline stages")
+    if degree == 1:
+        return [(None, memory[0])]
+    ranges: list[range | None] = list(stages(int(model.num_layers), degree))
+    last = ranges[-1]
+    assert last is not None
+    ranges[-1] = range(last.start, 1_000_000)
+    return list(zip(ranges, memory, strict=True))
+
+
+def _stage(groups: tuple[Group, ...], layers: Layers, part: range | None, memory: Q) -> StagePlan:
+    whole = part if part is not None else range(0, 1_000_000)
+    if not groups:
+        return StagePlan(layers=whole, bytes_per_block=_NO_BLOCKS, num_blocks=fact(1, BLOCK, symbol="N_b", name="block", origin="a server without cache"))
+    width = bytes_per_block(groups, part, packed=layers.packed)
+    return StagePlan(layers=whole, bytes_per_block=width, num_blocks=(memory // width).as_step("N_st", "blocks that the memory of one GPU holds"))
+
+
+def _printed_tokens(constants: Constants, groups: tuple[Group, ...], concurrency: Q, blocks: Q, context: Q, terms: Admission) -> Q:
+    """The figure in the server's log: concurrency times the longest length, or, before 0.22, blocks over groups times the smallest block."""
+    name = "tokens of the cache, as the server prints them"
+    if constants.flag("tokens_from_concurrency"):
+        return floor(concurrency * context).as_step("N_t", name)
+    smallest = min((g.block_size for g in groups), key=int)
+    held = blocks // len(groups) * smallest
+    if terms.context_parallel is not None:
+        held = held * terms.context_parallel
+    return held.as_step("N_t", name)
+
+
+def _notes(constants: Constants, traits: Traits) -> tuple[str, ...]:
+    notes = []
+    if constants.version.removeprefix("v").split(".")[:2] != ["0", "33"]:
+        notes.append(f"attention backends and their block sizes are those of vLLM 0.33, applied to {constants.version}")
+    if traits.pooling:
+        notes.append("a pooling model: batches are not scheduled asynchronously")
+    return tuple(notes)
+
+
+def longest_context(plan: CachePlan) -> int:
+    """The longest sequence of which one fits, up to the plan's own: what `--max-model-len -1` and the refusal at start-up name.
+
+    0 where not even one token fits. Source: v1/core/kv_cache_planning.py _estimate_max_model_len_from_groups.
+    """
+    usable = int(plan.num_blocks) - int(plan.constants.number("null_block"))
+
+    def fits(length: int) -> bool:
+        context = fact(length, TOKEN_PER_SEQUENCE, symbol="L", name="longest sequence", origin="search for the longest that fits")
+        return int(blocks_per_request(plan.groups, context, plan.admission)) <= usable
+
+    low, high, found = 1, int(plan.context), 0
+    while low <= high:
+        middle = (low + high) // 2
+        if fits(middle):
+            found, low = middle, middle + 1
+        else:
+            high = middle - 1
+    return found

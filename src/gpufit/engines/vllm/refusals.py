@@ -1,0 +1,127 @@
+"""What vLLM refuses before it plans a cache: degrees that do not divide, features that do not meet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpufit.engines.vllm.constants import Constants
+from gpufit.engines.vllm.formats import FP8, KNOWN, NVFP4
+from gpufit.engines.vllm.settings import VllmSettings
+from gpufit.engines.vllm.traits import Traits
+from gpufit.layers.full import Full
+from gpufit.layers.mamba2 import Mamba2
+from gpufit.layers.none import Shared
+from gpufit.layers.sliding import Sliding
+from gpufit.model import Model
+from gpufit.placement import stages, tensor_reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """One reason why vLLM would not start so; `option` is the option that would have to change, `hint` what would work."""
+
+    reason: str
+    option: str = ""
+    hint: str = ""
+
+
+def refusals(model: Model, settings: VllmSettings, constants: Constants, traits: Traits) -> tuple[Refused, ...]:
+    """Every refusal that the model and the settings alone tell; backends add theirs."""
+    found = [
+        *_tensor(model, settings, constants, traits),
+        *_pipeline(model, settings, constants),
+        *_context(model, settings, traits),
+        *_cache(model, settings, traits),
+        *_speculation(model, settings, constants),
+    ]
+    if traits.stateful and settings.prefix_caching is not False and settings.chunked_prefill is False:
+        found.append(Refused(reason="prefix caching beside state layers needs chunked prefill", option="--enable-chunked-prefill"))
+    return tuple(found)
+
+
+def _tensor(model: Model, settings: VllmSettings, constants: Constants, traits: Traits) -> list[Refused]:
+    tp = int(settings.tp)
+    option = "--tensor-parallel-size"
+    heads = traits.attention_heads
+    if heads is not None and heads % tp:
+        return [Refused(reason=f"{heads} attention heads do not divide by {tp}", option=option)]
+    reason = tensor_reason(model, tp)
+    if reason:
+        return [Refused(reason=reason, option=option)]
+    if constants.listed("whole_kv_heads_families", model.family) and model.kv_heads is not None and tp > int(model.kv_heads):
+        return [Refused(reason=f"this family keeps whole KV heads: {int(model.kv_heads)} of them are fewer than {tp} GPUs", option=option)]
+    for group in model.layers:
+        if isinstance(group.kind, Mamba2) and int(group.kind.groups) % tp and int(group.kind.groups) != 1:
+            return [Refused(reason=f"{int(group.kind.groups)} state groups do not divide by {tp}, and are not one", option=option)]
+    return []
+
+
+def _pipeline(model: Model, settings: VllmSettings, constants: Constants) -> list[Refused]:
+    pp = int(settings.pp)
+    if pp == 1:
+        return []
+    option = "--pipeline-parallel-size"
+    if constants.listed("no_pipeline_architectures", model.architecture):
+        return [Refused(reason=f"{model.architecture} does not run in pipeline stages", option=option)]
+    if pp > int(model.num_layers):
+        return [Refused(reason=f"{int(model.num_layers)} layers are fewer than {pp} stages", option=option)]
+    ranges = stages(int(model.num_layers), pp)
+    for group in model.layers:
+        if isinstance(group.kind, Shared):
+            for layer in group.indices:
+                stage = next(r for r in ranges if layer in r)
+                if group.kind.target not in stage:
+                    return [Refused(reason=f"layer {layer} shares the cache of layer {group.kind.target}, which is on another stage", option=option)]
+    return []
+
+
+def _context(model: Model, settings: VllmSettings, traits: Traits) -> list[Refused]:
+    if settings.decode_context_parallel is None or int(settings.decode_context_parallel) == 1:
+        return []
+    dcp, tp = int(settings.decode_context_parallel), int(settings.tp)
+    option = "--decode-context-parallel-size"
+    if tp % dcp:
+        return [Refused(reason=f"tensor parallel degree {tp} does not divide by {dcp}", option=option)]
+    if any(isinstance(g.kind, Sliding) or g.kind.kind == "compressed" for g in model.layers):
+        return [Refused(reason="sliding-window caches are not split over context-parallel ranks", option=option, hint="1")]
+    if traits.latent or model.kv_heads is None or model.attention_heads is None:
+        return []
+    kv, heads = int(model.kv_heads), int(model.attention_heads)
+    if tp <= kv:
+        return [Refused(reason=f"{kv} KV heads on {tp} GPUs leave no copies to split: tp must be greater", option=option, hint="1")]
+    if dcp > tp // kv:
+        return [Refused(reason=f"{dcp} is more than the {tp // kv} copies of each KV head (tp {tp}, {kv} KV heads)", option=option, hint=str(tp // kv))]
+    if heads // kv % dcp:
+        return [Refused(reason=f"{heads // kv} query heads per KV head do not divide by {dcp}", option=option)]
+    return []
+
+
+def _cache(model: Model, settings: VllmSettings, traits: Traits) -> list[Refused]:
+    dtype = settings.kv_cache_dtype
+    option = "--kv-cache-dtype"
+    if dtype is None or dtype in ("bf16", "fp16"):
+        return []
+    if dtype not in KNOWN:
+        return [Refused(reason=f"{dtype} is no cache dtype of vLLM", option=option, hint=", ".join(KNOWN))]
+    if dtype in NVFP4 and (traits.latent or any(g.kind.kind == "compressed" for g in model.layers)):
+        return [Refused(reason=f"latent attention does not take a {dtype} cache", option=option, hint="fp8, auto")]
+    if dtype == FP8[-1] and _scaled_checkpoint(model) and any(isinstance(g.kind, Full) for g in model.layers):
+        return [Refused(reason="fp8 checkpoints do not take an fp8_e5m2 cache", option=option, hint="fp8")]
+    return []
+
+
+def _scaled_checkpoint(model: Model) -> bool:
+    """Whether the checkpoint's quantisation brings cache scales of its own: fp8, or any that asks for a quantised cache."""
+    return model.published.format.startswith("fp8") or model.published.kv_cache_dtype is not None
+
+
+def _speculation(model: Model, settings: VllmSettings, constants: Constants) -> list[Refused]:
+    method = settings.speculative_method
+    option = "--speculative-config"
+    if method is None or method == "ngram":
+        return []
+    if method != "mtp":
+        return [Refused(reason=f"the layers of a {method} draft are another model's, which is not known here", option=option, hint="mtp, ngram")]
+    if not model.draft_layers or constants.listed("no_mtp_families", model.family):
+        return [Refused(reason="vLLM has no draft layers for this model", option=option)]
+    return []
