@@ -49,7 +49,7 @@ def state_defaults(d: Decoder, source: str, fields: Iterable[str]) -> None:
 
 
 def top_of(config: Config) -> str:
-    """What the class in `architectures` puts on top of the decoder: "lm", "score", "token", "span", "reward" or "none".
+    """What the class in `architectures` puts on top of the decoder: "lm", "score", "token", "span", "reward", "value" or "none".
 
     Nested text models and files without `architectures` count as language models: there the outer class decides.
     """
@@ -70,7 +70,9 @@ def top_of(config: Config) -> str:
         return "span"
     if name in ("Qwen2ForRewardModel", "Qwen2ForProcessRewardModel"):
         return "reward"
-    if "ForCausalLM" in name or name.endswith(("LMHeadModel", "ForConditionalGeneration", "ForMaskedLM")):
+    if name == "InternLM2ForRewardModel":
+        return "value"
+    if "ForCausalLM" in name or name == "ChatGLMModel" or name.endswith(("LMHeadModel", "ForConditionalGeneration", "ForMaskedLM")):
         return "lm"
     if name.endswith("Model"):
         return "none"
@@ -96,6 +98,8 @@ def output(d: Decoder, *, module: str = "embed_tokens", head: str = "/lm_head", 
     if top == "lm":
         d.embedding(module=module, head=head, head_bias=head_bias)
         return
+    if top == "none" and not d.tied:
+        d.extras["head_rows"] = d.need(d.vocab)  # engines that run the language model's class make room for its head
     d.tied = True  # one matrix of the vocabulary's size: the embedding
     d.embedding(module=module)
     d.notes.append("an embedding or classification model: it has no output head over the vocabulary")
@@ -104,11 +108,18 @@ def output(d: Decoder, *, module: str = "embed_tokens", head: str = "/lm_head", 
     if top == "reward":
         d.part("reward layer", Role.HEAD, "/score.0", d.hidden, d.hidden, shard=Shard.COLUMN)
         d.part("reward layer bias", Role.HEAD, "/score.0.bias", d.hidden, shard=Shard.COLUMN)
-    count = _one(d, "num_labels") if top == "reward" and _architecture(d) == "Qwen2ForRewardModel" else labels(d.config)
-    names = {"score": "/score", "token": "/score", "span": "/qa_outputs", "reward": "/score.2"}
+    count = _one(d) if _architecture(d) in ("Qwen2ForRewardModel", "InternLM2ForRewardModel") else labels(d.config)
+    names = {"score": "/score", "token": "/score", "span": "/qa_outputs", "reward": "/score.2", "value": "/v_head"}
     rows = d.config.item(2, "architectures", symbol="n_l", label="start and end of a span") if top == "span" else count
-    d.part("classification head", Role.HEAD, names[top], rows, d.hidden, shard=Shard.ROW if top == "reward" else Shard.REPLICATED)
-    if top != "score":
+    d.part(
+        "classification head",
+        Role.HEAD,
+        names[top],
+        rows,
+        d.hidden,
+        shard=Shard.ROW if top in ("reward", "value") else Shard.REPLICATED,
+    )
+    if top not in ("score", "value"):
         d.part("classification head bias", Role.HEAD, names[top] + ".bias", rows)
 
 
@@ -116,8 +127,8 @@ def _architecture(d: Decoder) -> str:
     return str((d.config.items("architectures") or [""])[0])
 
 
-def _one(d: Decoder, name: str) -> Q:
-    return d.config.item(1, name, symbol="n_l", label="labels")
+def _one(d: Decoder) -> Q:
+    return d.config.item(1, "architectures", symbol="n_l", label="labels")
 
 
 # -- layers ----------------------------------------------------------------------------------------------------------------------
@@ -204,14 +215,14 @@ def fused_gate_up(d: Decoder, module: str, intermediate: Q, *, bias: bool = Fals
     d.linear("gate_up_proj", Role.MLP, module, 2 * intermediate, d.hidden, layers=d.all, shard=Shard.COLUMN, bias=bias)
 
 
-def down(d: Decoder, module: str, intermediate: Q, *, bias: bool = False, name: str = "down_proj") -> None:
+def down(d: Decoder, module: str, intermediate: Q, *, bias: bool = False, shard: Shard = Shard.ROW) -> None:
     """The projection of the MLP back to the hidden size."""
-    d.linear(name, Role.MLP, module, d.hidden, intermediate, layers=d.all, shard=Shard.ROW, bias=bias)
+    d.linear("down_proj", Role.MLP, module, d.hidden, intermediate, layers=d.all, shard=shard, bias=bias)
 
 
-def up(d: Decoder, module: str, intermediate: Q, *, bias: bool = False) -> None:
+def up(d: Decoder, module: str, intermediate: Q, *, bias: bool = False, shard: Shard = Shard.COLUMN) -> None:
     """The projection of an MLP without a gate to its width."""
-    d.linear("up_proj", Role.MLP, module, intermediate, d.hidden, layers=d.all, shard=Shard.COLUMN, bias=bias)
+    d.linear("up_proj", Role.MLP, module, intermediate, d.hidden, layers=d.all, shard=shard, bias=bias)
 
 
 def llama_shape(
@@ -230,3 +241,34 @@ def llama_shape(
     d.attention(d.all, bias=bias, out_bias=out_bias, qk_norm=qk_norm)
     d.mlp(d.all, width(d), gated=gated, bias=mlp_bias)
     norms(d, listed, bias=norm_bias)
+
+
+def inner_width(d: Decoder, name: str = "n_inner") -> Q:
+    """The width of an MLP that is four times the model's unless the file says otherwise (absent or null)."""
+    found = d.config.maybe(name, symbol="I", label="MLP width")
+    return found if found is not None else (4 * d.hidden).as_step("I", "MLP width")
+
+
+def latent_shape(d: Decoder, *, value_dim: Q | None = None) -> None:
+    """A dense model with multi-head latent attention: DeepSeek's projections, an ordinary MLP in each layer."""
+    c = d.config
+    heads = d.need(d.attention_heads)
+    output(d)
+    query = c.maybe("q_lora_rank", symbol="r_q", label="query latent rank")
+    rope = c.count("qk_rope_head_dim", symbol="d_r", label="rotary width of keys")
+    nope = c.count("qk_nope_head_dim", symbol="d_n", label="other width of keys")
+    value = c.maybe("v_head_dim", symbol="d_v", label="value width") or value_dim or nope
+    rank = c.count("kv_lora_rank", symbol="r", label="latent rank")
+    d.latent(
+        d.all,
+        heads=heads,
+        latent_rank=rank,
+        rope_dim=rope,
+        nope_dim=nope,
+        value_dim=value,
+        query_rank=query,
+        bias=c.flag("attention_bias"),
+    )
+    d.kv_heads = d.head_dim = None
+    d.mlp(d.all, width(d), bias=c.flag("mlp_bias"))
+    norms(d)

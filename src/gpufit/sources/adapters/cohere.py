@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gpufit.errors import ConfigError
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
@@ -15,10 +17,11 @@ INERT = frozenset({"use_parallel_block", "rotary_pct", "layer_switch", "order_of
 def read(config: Config) -> Decoder:
     """In cohere2 each fourth layer is full (`sliding_window_pattern`), the others slide, unless `layer_types` says otherwise."""
     second = config.text("model_type") == "cohere2"
+    extra: dict[str, Any] = {"sliding_window": 4096} if second else {}
     d = basics(
         config, f"{'Cohere2Config' if second else 'CohereConfig'} (transformers 5.24.0)", tie=True, vocab_size=256000, hidden_size=8192,
         intermediate_size=22528, num_hidden_layers=40, num_attention_heads=64, max_position_embeddings=8192,
-        **({"sliding_window": 4096} if second else {}),
+        **extra,
     )  # fmt: skip
     if second:
         step = config.integer("sliding_window_pattern", "_sliding_window_pattern", default=4)
@@ -37,4 +40,6 @@ def _agree(config: Config, step: int) -> None:
     if order not in (None, "local_attn_first"):
         raise ConfigError(f"{config.where('order_of_interleaved_layers')} is {order!r}", hint="local_attn_first is known")
     if switch is not None and switch != step and not config.has("layer_types"):
-        raise ConfigError(f"{config.where('layer_switch')} is {switch}, but the window pattern is {step}", hint="the two must agree")
+        raise ConfigError(
+            f"{config.where('layer_switch')} is {switch}, but the window pattern is {step}", hint="the two must agree"
+        )

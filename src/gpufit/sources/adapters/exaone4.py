@@ -29,6 +29,8 @@ def pattern(d: Decoder) -> list[str]:
         absent = not d.config.present("sliding_window_pattern")
         return nth_full(d, 4 if absent else d.config.integer("sliding_window_pattern", default=0))
     if not found or set(found) - {"L", "G"}:
-        raise ConfigError(f"{d.config.where('sliding_window_pattern')} is {found!r}", hint="a step, or letters L (local) and G (global)")
+        raise ConfigError(
+            f"{d.config.where('sliding_window_pattern')} is {found!r}", hint="a step, or letters L (local) and G (global)"
+        )
     last = int(d.num_layers) - 1
     return [SLIDING if found[i % len(found)] == "L" and i != last else FULL for i in d.all]

@@ -10,9 +10,36 @@ from gpufit.sources.dense import basics, every, llama_shape, windows
 from gpufit.sources.patterns import FULL
 
 CLASSES: dict[str, tuple[str, dict[str, Any]]] = {
-    "helium": ("HeliumConfig", dict(vocab_size=48000, num_key_value_heads=20, head_dim=128, intermediate_size=7040, max_position_embeddings=4096)),
-    "iquestcoder": ("IQuestCoderConfig", dict(vocab_size=76800, num_key_value_heads=8, head_dim=128, intermediate_size=27648, max_position_embeddings=131072)),
-    "internlm3": ("InternLM3Config", dict(vocab_size=128512, num_key_value_heads=2, head_dim=128, intermediate_size=10240, max_position_embeddings=32768)),
+    "helium": (
+        "HeliumConfig",
+        {
+            "vocab_size": 48000,
+            "num_key_value_heads": 20,
+            "head_dim": 128,
+            "intermediate_size": 7040,
+            "max_position_embeddings": 4096,
+        },
+    ),
+    "iquestcoder": (
+        "IQuestCoderConfig",
+        {
+            "vocab_size": 76800,
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+            "intermediate_size": 27648,
+            "max_position_embeddings": 131072,
+        },
+    ),
+    "internlm3": (
+        "InternLM3Config",
+        {
+            "vocab_size": 128512,
+            "num_key_value_heads": 2,
+            "head_dim": 128,
+            "intermediate_size": 10240,
+            "max_position_embeddings": 32768,
+        },
+    ),
     "telechat3": ("TeleChat3Config", {}),
 }
 MODEL_TYPES = tuple(CLASSES)

@@ -17,9 +17,13 @@ def read(config: Config) -> Decoder:
     d = basics(config, CLASS, tie=False, vocab_size=290943, hidden_size=4096, intermediate_size=11008, num_hidden_layers=32,
                num_attention_heads=32, max_position_embeddings=2048)  # fmt: skip
     if config.flag("use_cla"):
-        raise ConfigError(f"{config.where('use_cla')} is true: this class shares no cache between layers", hint="check the config.json")
+        raise ConfigError(
+            f"{config.where('use_cla')} is true: this class shares no cache between layers", hint="check the config.json"
+        )
     if config.has("num_experts") and config.integer("num_experts") > 1:
-        raise ConfigError(f"{config.where('num_experts')} is {config.raw('num_experts')} in a dense model", hint="check the model_type")
+        raise ConfigError(
+            f"{config.where('num_experts')} is {config.raw('num_experts')} in a dense model", hint="check the model_type"
+        )
     d.head_dim = config.maybe("head_dim", "attention_head_dim", symbol="d", label="head dimension") or d.head_dim
     windows(d, None, every(d, FULL))
     bias = config.flag("attention_bias")

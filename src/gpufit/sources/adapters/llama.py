@@ -25,7 +25,9 @@ def read(config: Config) -> Decoder:
     window = window_of(config)
     listed = config.items("layer_types") or []
     if window is not None and SLIDING not in listed:
-        d.notes.append(f"sliding_window = {int(window)} stands in the file, but its class does not read it: all layers are sized as full attention")
+        d.notes.append(
+            f"sliding_window = {int(window)} stands in the file, but its class does not read it: all layers are sized as full attention"
+        )
     if config.text("model_type") == "llama_bidirec":
         config.fall_back({"is_causal": _BIDIRECTIONAL})
     windows(d, window, every(d, FULL))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gpufit.sources.config import Config, Default
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.dense import basics, llama_shape, windows
@@ -10,7 +12,7 @@ from gpufit.sources.patterns import FULL, SLIDING, window_of
 MODEL_TYPES = ("qwen2",)
 CLASS = "Qwen2Config (transformers 5.24.0)"
 WINDOW = Default(value=4096, source=CLASS)
-FIELDS = {
+FIELDS: dict[str, Any] = {
     "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32, "num_attention_heads": 32,
     "num_key_value_heads": 32, "max_position_embeddings": 32768,
 }  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gpufit.sources.adapters.qwen2 import late_windows
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
@@ -9,7 +11,7 @@ from gpufit.sources.dense import basics, llama_shape
 
 MODEL_TYPES = ("qwen3",)
 CLASS = "Qwen3Config (transformers 5.24.0)"
-FIELDS = {
+FIELDS: dict[str, Any] = {
     "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32, "num_attention_heads": 32,
     "num_key_value_heads": 32, "head_dim": 128, "max_position_embeddings": 32768,
 }  # fmt: skip

@@ -1,0 +1,19 @@
+"""openPangu Embedded: Llama's shape with `bias` on all four attention projections."""
+
+from __future__ import annotations
+
+from gpufit.sources.config import Config
+from gpufit.sources.decoder import Decoder
+from gpufit.sources.dense import basics, every, llama_shape, windows
+from gpufit.sources.patterns import FULL
+
+MODEL_TYPES = ("PanguEmbedded",)
+
+
+def read(config: Config) -> Decoder:
+    """Shapes of the published class PanguEmbeddedForCausalLM."""
+    d = basics(config, "PanguEmbeddedConfig", tie=False)
+    windows(d, None, every(d, FULL))
+    bias = config.flag("bias", "attention_bias", default=True)
+    llama_shape(d, bias=bias, out_bias=bias, mlp_bias=config.flag("mlp_bias"))
+    return d
