@@ -12,13 +12,16 @@ from gpufit.model import Model
 from gpufit.sources.config import is_off
 
 _HARMLESS = frozenset(
-    """
-    rope_scaling rope_parameters quantization_config compression_config auto_map generation_config task_specific_params id2label label2id
-    """.split()
-)
+    {
+        "rope_scaling", "rope_parameters", "quantization_config", "compression_config", "auto_map", "generation_config",
+        "task_specific_params", "id2label", "label2id",
+    }
+)  # fmt: skip
 """Nested fields that describe no part of the model's shape."""
 
-_OTHER_KINDS = re.compile(r"(?i)moe|mamba|mixtral|expert|hybrid|ssm|rwkv|linear|delta|sparse|latent|mla|retnet|hyena|conv|griffin|xlstm|diffusion|audio|vision|vl\b")
+_OTHER_KINDS = re.compile(
+    r"(?i)moe|mamba|mixtral|expert|hybrid|ssm|rwkv|linear|delta|sparse|latent|mla|retnet|hyena|conv|griffin|xlstm|diffusion|audio|vision|vl\b"
+)
 """Words in a family's or class's name that say its layers are not all plain attention."""
 
 
@@ -44,7 +47,9 @@ def dense_model(config: Mapping[str, Any], reader: Callable[[Mapping[str, Any]],
     try:
         model = reader({**config, "model_type": "llama", "architectures": ["LlamaForCausalLM"]})
     except ConfigError as error:
-        raise ConfigError(f"{why.message}; --assume-dense does not hold: {error.message}", hint=error.hint.replace("'llama'", repr(family))) from None
+        raise ConfigError(
+            f"{why.message}; --assume-dense does not hold: {error.message}", hint=error.hint.replace("'llama'", repr(family))
+        ) from None
     said = f"model_type {family!r} is not known" if family else "there is no model_type"
     return replace(
         model,

@@ -27,7 +27,9 @@ def tensors_of(answer: HubAnswer, chosen: Checkpoint, *, offline: bool, patience
         except (TypeError, ValueError, KeyError):
             pass
     if offline or hub_env.is_offline():
-        raise NetworkError(f"the headers of {answer.shown} are in no cache here", hint="ask once with the network, or leave --exact out")
+        raise NetworkError(
+            f"the headers of {answer.shown} are in no cache here", hint="ask once with the network, or leave --exact out"
+        )
     read = read_hub(answer, chosen, patience=patience)
     if place is not None:
         rows = [[t.name, t.dtype, list(t.shape), t.bytes] for t in read.tensors]

@@ -364,7 +364,9 @@ def refusal(
     has_token = hub_env.token() is not None
     message = reply.headers.get("x-error-message", "")
     if reply.code == "RevisionNotFound":
-        return UnknownModelError(f"{id} has no revision {revision!r}", hint="a branch, a tag or a commit of the repository; none means main")
+        return UnknownModelError(
+            f"{id} has no revision {revision!r}", hint="a branch, a tag or a commit of the repository; none means main"
+        )
     if reply.code == "EntryNotFound" and missing_file is not None:
         return missing_file
     if reply.code == "GatedRepo":

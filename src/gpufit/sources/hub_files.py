@@ -102,7 +102,9 @@ class GgufChoice:
         return sum(s for s in sizes if s is not None) if None not in sizes else None
 
 
-_QUANT = re.compile(r"(?i)(?:^|[-._/])((?:UD-)?(?:I?Q\d+(?:_[A-Z0-9]+)*|TQ\d_\d|BF16|F16|F32|FP16|FP32|MXFP4(?:_MOE)?|NVFP4))(?=$|[-._/])")
+_QUANT = re.compile(
+    r"(?i)(?:^|[-._/])((?:UD-)?(?:I?Q\d+(?:_[A-Z0-9]+)*|TQ\d_\d|BF16|F16|F32|FP16|FP32|MXFP4(?:_MOE)?|NVFP4))(?=$|[-._/])"
+)
 
 
 def gguf_choices(files: Iterable[HubFile]) -> tuple[GgufChoice, ...]:

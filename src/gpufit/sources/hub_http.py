@@ -149,7 +149,9 @@ class Hub:
         if "429" in words:
             hint = "wait and try again; callers with a token (HF_TOKEN) may ask more often"
         elif "instead of" in words:
-            hint = "something between here and the Hub answers in its place (a sign-in page, a proxy): open the address in a browser"
+            hint = (
+                "something between here and the Hub answers in its place (a sign-in page, a proxy): open the address in a browser"
+            )
         return NetworkError(f"{hub_env.shown_endpoint()} gave no usable answer for {what}: {words}", hint=hint)
 
     def _whole(self, path: str, span: tuple[int, int] | None, limit: int | None) -> Reply:
@@ -190,7 +192,9 @@ class Hub:
 
 
 @contextmanager
-def _opened(session: Any, url: str, headers: Mapping[str, str], silence: float) -> Iterator[tuple[int, Mapping[str, str], Iterable[bytes]]]:
+def _opened(
+    session: Any, url: str, headers: Mapping[str, str], silence: float
+) -> Iterator[tuple[int, Mapping[str, str], Iterable[bytes]]]:
     """An answer whose body is not read yet, from either kind of session."""
     if callable(getattr(session, "stream", None)):
         with session.stream("GET", url, headers=headers, timeout=silence) as reply:
@@ -278,7 +282,9 @@ def _as_fault(error: BaseException, silence: float) -> BaseException:
     names = " ".join(cls.__name__ for e in chain for cls in type(e).__mro__)
     for cause in chain:
         if isinstance(cause, UnicodeEncodeError) or type(cause).__name__ in ("InvalidHeader", "LocalProtocolError"):
-            return AccessError("the token (HF_TOKEN) has characters that cannot be sent", hint="set HF_TOKEN to the token alone, as in hf_...")
+            return AccessError(
+                "the token (HF_TOKEN) has characters that cannot be sent", hint="set HF_TOKEN to the token alone, as in hf_..."
+            )
         if isinstance(cause, ssl.SSLError):
             return Fault("its certificate could not be checked", again=False)
         if isinstance(cause, socket.gaierror):
@@ -299,7 +305,9 @@ def _as_fault(error: BaseException, silence: float) -> BaseException:
         return Fault("it redirects in circles", again=False)
     if "ConnectError" in names:
         return Fault("no connection")
-    if isinstance(error, OSError) or any(w in names for w in ("ReadError", "ProtocolError", "NetworkError", "RequestException", "TransportError")):
+    if isinstance(error, OSError) or any(
+        w in names for w in ("ReadError", "ProtocolError", "NetworkError", "RequestException", "TransportError")
+    ):
         return Fault("the connection was cut")
     if "DecodingError" in names or "ContentDecodingError" in names:
         return Fault("its answer was garbled")

@@ -58,7 +58,9 @@ def read_text(path: Path) -> str:
     """The text of a small file; `ConfigError` when it cannot be read as one."""
     try:
         if path.stat().st_size > MOST_CONFIG:
-            raise ConfigError(f"{path} has {path.stat().st_size:,} bytes: too large for a config.json", hint="name the folder, or the .gguf file")
+            raise ConfigError(
+                f"{path} has {path.stat().st_size:,} bytes: too large for a config.json", hint="name the folder, or the .gguf file"
+            )
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not a text file", hint="a model's config.json is expected, or a .gguf file") from None
@@ -79,7 +81,13 @@ def read_stdin(stream: TextIO) -> LocalModel:
 def _named(config: Mapping[str, Any], fallback: str) -> str:
     """A config's own name for its model where it is a plain one, else the fallback."""
     name = config.get("_name_or_path")
-    if isinstance(name, str) and name.count("/") == 1 and not name.startswith((".", "/", "~")) and " " not in name and len(name) <= 96:
+    if (
+        isinstance(name, str)
+        and name.count("/") == 1
+        and not name.startswith((".", "/", "~"))
+        and " " not in name
+        and len(name) <= 96
+    ):
         return name
     return fallback
 
@@ -88,7 +96,9 @@ def read_config_file(path: Path) -> LocalModel:
     """One config file by itself."""
     config = parse_config(read_text(path), where=str(path))
     named = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
-    return LocalModel(id=named, origin=str(path), config=config, hf_quant_config=_quantiser(path.parent) if path.name == "config.json" else None)
+    return LocalModel(
+        id=named, origin=str(path), config=config, hf_quant_config=_quantiser(path.parent) if path.name == "config.json" else None
+    )
 
 
 def _quantiser(folder: Path) -> dict[str, Any] | None:
@@ -106,7 +116,9 @@ def read_directory(folder: Path) -> LocalModel:
         adapter = (folder / "adapter_config.json").is_file()
         raise UnknownModelError(
             f"{folder} has no config.json",
-            hint="it is an adapter: name the model it was made for" if adapter else "a folder as published on the Hub is expected, or a .gguf file",
+            hint="it is an adapter: name the model it was made for"
+            if adapter
+            else "a folder as published on the Hub is expected, or a .gguf file",
         )
     config = parse_config(read_text(path), where=str(path))
     chosen = checkpoint(HubFile(name=p.name, size=p.stat().st_size) for p in sorted(folder.glob("*.safetensors")) if p.is_file())
@@ -117,7 +129,10 @@ def read_directory(folder: Path) -> LocalModel:
         tensors = read_folder(folder, chosen)
         if tensors.missing:
             size = _size_without_headers(folder, chosen)
-            notes = (f"{folder}: {tensors.missing}" + ("; the size is that of " + size[1] if size else "; the size of the checkpoint is not known"),)
+            notes = (
+                f"{folder}: {tensors.missing}"
+                + ("; the size is that of " + size[1] if size else "; the size of the checkpoint is not known"),
+            )
             tensors = None
     return LocalModel(
         id=folder.resolve().name or str(folder),

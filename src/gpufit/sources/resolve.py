@@ -19,7 +19,9 @@ from gpufit.sources.local import LocalModel, read_config_file, read_directory, r
 from gpufit.sources.read import read_model
 
 _ID = re.compile(r"(?P<id>[\w-][\w.-]*/[\w.-]*\w[\w.-]*)(?:@(?P<revision>[^@:\s]+))?(?::(?P<quant>[\w.-]+))?")
-_ADDRESS = re.compile(r"https?://(?:www\.)?(?:huggingface\.co|hf\.co)/(?P<id>[\w.-]+/[\w.-]+)(?:/(?:tree|blob|resolve)/(?P<revision>[^/?#]+)(?:/.*)?)?/?(?:[?#].*)?")
+_ADDRESS = re.compile(
+    r"https?://(?:www\.)?(?:huggingface\.co|hf\.co)/(?P<id>[\w.-]+/[\w.-]+)(?:/(?:tree|blob|resolve)/(?P<revision>[^/?#]+)(?:/.*)?)?/?(?:[?#].*)?"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,9 @@ def resolve_model(
     if name == "-":
         return _of_local(read_stdin(stdin or sys.stdin), assume_dense=assume_dense)
     if not name:
-        raise UnknownModelError("an empty model name", hint="name a model of the catalogue, ORG/NAME on the Hub, a folder, a file, or -")
+        raise UnknownModelError(
+            "an empty model name", hint="name a model of the catalogue, ORG/NAME on the Hub, a folder, a file, or -"
+        )
     known = find_model(name)
     if known is not None and not exact:
         return known
@@ -75,7 +79,10 @@ def resolve_model(
         raise UnknownModelError(error.message, hint=error.hint + also) from None
     if answer.folder is not None and answer.config is not None and asked.quant is None:
         local = read_directory(answer.folder)
-        return _noted(_of_local(replace(local, id=answer.id, origin=f"config.json of {answer.shown}"), assume_dense=assume_dense), _remarks(answer))
+        return _noted(
+            _of_local(replace(local, id=answer.id, origin=f"config.json of {answer.shown}"), assume_dense=assume_dense),
+            _remarks(answer),
+        )
     if answer.config is None or asked.quant is not None:
         from gpufit.sources.gguf_model import model_of_hub
 
@@ -129,8 +136,7 @@ def read_any(
     """The Model of a config through the one reader; an unknown family only under `assume_dense` and where nothing denies it."""
 
     def reader(data: Mapping[str, Any]) -> Model:
-        more: dict[str, Any] = {} if hf_quant is None else {"hf_quant": hf_quant}
-        return read_model(data, id=id, origin=origin, **more)
+        return read_model(data, id=id, origin=origin, hf_quant=hf_quant)
 
     try:
         return reader(config)
@@ -211,7 +217,8 @@ def _counted(model: Model, by_dtype: Mapping[str, int], whose: str) -> Model:
             total_params=fact(held, NUMBER, symbol="N", name="parameters", origin=whose),
             active_params=fact(held, NUMBER, symbol="N_act", name="active parameters per token", origin=whose),
         )
-    return _noted(
-        model,
-        (f"{whose}: {held:,} parameters, the config's shapes make {made:,} ({held - made:+,}); draft layers, buffers and a stored copy of a tied head can be the difference",),
+    words = (
+        f"{whose}: {held:,} parameters, the config's shapes make {made:,} ({held - made:+,}); "
+        "draft layers, buffers and a stored copy of a tied head can be the difference"
     )
+    return _noted(model, (words,))

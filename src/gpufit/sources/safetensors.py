@@ -139,7 +139,11 @@ def read_folder(folder: Path, chosen: Checkpoint) -> Tensors:
             pointers.append(file.name)
         else:
             tensors += read_file(path)
-    missing = f"{len(pointers)} of {len(chosen.files)} files are git-lfs pointers" if pointers else missing_shards(f.name for f in chosen.files)
+    missing = (
+        f"{len(pointers)} of {len(chosen.files)} files are git-lfs pointers"
+        if pointers
+        else missing_shards(f.name for f in chosen.files)
+    )
     return Tensors(tensors=tuple(tensors), files=len(chosen.files), missing=missing)
 
 
@@ -190,7 +194,9 @@ def read_hub(answer: HubAnswer, chosen: Checkpoint, *, patience: Patience | None
             if length > min(MOST_HEADER, file.size if file.size is not None else MOST_HEADER):
                 raise _broken(f"{answer.id}: {file.name}", "its first 8 bytes are no header length")
             tensors = parse_header(
-                hub.get(path, what=what, span=(8, 8 + length), check=bytes_of(length)), where=f"{answer.id}: {file.name}", size=file.size
+                hub.get(path, what=what, span=(8, 8 + length), check=bytes_of(length)),
+                where=f"{answer.id}: {file.name}",
+                size=file.size,
             )
             hub.patience.renew()
             done[0] += 1

@@ -1,0 +1,312 @@
+"""A GGUF header as the config.json that its family publishes, so that the one reader of configs reads GGUF files too.
+
+Keys are llama.cpp's (gguf-py 0.19.0, constants.py: Keys); what they hold follows its converter (convert_hf_to_gguf.py). What the
+metadata does not say is read off the tensors: tied heads, biases, the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpufit.errors import ConfigError
+from gpufit.sources.gguf import GgufHeader, Passed
+
+Fields = dict[str, Any]
+
+
+class Keys:
+    """A header's metadata under its architecture's prefix, and its tensors by name."""
+
+    def __init__(self, header: GgufHeader) -> None:
+        self.header = header
+        self.arch = header.architecture
+        self.tensors = {t.name: t for t in header.tensors}
+
+    def raw(self, key: str) -> Any:
+        """The value of `{architecture}.key`, or None."""
+        return self.header.metadata.get(f"{self.arch}.{key}")
+
+    def number(self, key: str) -> int | None:
+        """A whole number, or None when absent. A list whose entries agree counts as the number; one that differs is refused."""
+        value = self.raw(key)
+        if isinstance(value, list) and value and all(v == value[0] for v in value):
+            value = value[0]
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ConfigError(
+                f"{self.header.where}: {self.arch}.{key} is {value!r}, expected a whole number",
+                hint="models whose layers differ there are not read from GGUF; their config.json may be",
+            )
+        return value
+
+    def need(self, key: str) -> int:
+        """A whole number that must be there."""
+        value = self.number(key)
+        if value is None:
+            raise ConfigError(f"{self.header.where} has no {self.arch}.{key}", hint="convert it anew with a current llama.cpp")
+        return value
+
+    def each(self, key: str, layers: int) -> list[int]:
+        """One number for each layer."""
+        value = self.raw(key)
+        if isinstance(value, list):
+            if len(value) < layers:
+                raise ConfigError(
+                    f"{self.header.where}: {self.arch}.{key} has {len(value)} entries for {layers} layers",
+                    hint="the file is damaged",
+                )
+            return [int(v) for v in value[:layers]]
+        return [self.need(key)] * layers
+
+    def has(self, tensor: str) -> bool:
+        """Whether a tensor stands in the first layer that could have it: `{i}` is any layer."""
+        if "{i}" not in tensor:
+            return tensor in self.tensors
+        before, after = tensor.split("{i}")
+        return any(name.startswith(before) and name.endswith(after) for name in self.tensors)
+
+    @property
+    def layers(self) -> int:
+        """Decoder layers, draft layers left out."""
+        return self.need("block_count") - (self.number("nextn_predict_layers") or 0)
+
+    @property
+    def vocabulary(self) -> int:
+        """Rows of the embedding: what is stored, padding included."""
+        embedding = self.tensors.get("token_embd.weight")
+        if embedding is not None and len(embedding.dims) == 2:
+            return embedding.dims[1]
+        tokens = self.header.metadata.get("tokenizer.ggml.tokens")
+        if isinstance(tokens, Passed):
+            return tokens.length
+        return len(tokens) if isinstance(tokens, list) else self.need("vocab_size")
+
+
+def _basics(k: Keys) -> Fields:
+    fields: Fields = {
+        "hidden_size": k.need("embedding_length"),
+        "num_hidden_layers": k.layers,
+        "vocab_size": k.vocabulary,
+        "tie_word_embeddings": not k.has("output.weight"),
+        "torch_dtype": "float16",  # llama.cpp's cache default; the weights have their own types
+    }
+    if (limit := k.number("context_length")) is not None:
+        fields["max_position_embeddings"] = limit
+    return fields
+
+
+def _heads(k: Keys) -> Fields:
+    heads = k.need("attention.head_count")
+    kv = k.number("attention.head_count_kv")
+    dim = k.number("attention.key_length")
+    fields: Fields = {"num_attention_heads": heads, "num_key_value_heads": kv if kv is not None else heads}
+    fields["head_dim"] = dim if dim is not None else k.need("embedding_length") // heads
+    value = k.number("attention.value_length")
+    if value is not None and value != fields["head_dim"]:
+        raise ConfigError(
+            f"{k.header.where}: keys of {fields['head_dim']} and values of {value} in architecture {k.arch}",
+            hint="this family's reader knows one width for both",
+        )
+    return fields
+
+
+def _dense(k: Keys, model_type: str, *, width: str = "feed_forward_length", biases: bool = False) -> Fields:
+    """The common fields; `biases` for families whose configs say whether they have any."""
+    fields: Fields = {"model_type": model_type, **_basics(k), **_heads(k), "intermediate_size": k.need(width)}
+    if biases:
+        fields["attention_bias"] = k.has("blk.{i}.attn_q.bias") or k.has("blk.{i}.attn_qkv.bias")
+        fields["mlp_bias"] = k.has("blk.{i}.ffn_up.bias")
+    return fields
+
+
+def _plain(model_type: str, *, biases: bool = False) -> Callable[[Keys], Fields]:
+    """A family in which every layer is full attention with a dense MLP."""
+    return lambda k: _dense(k, model_type, biases=biases)
+
+
+def _llama(k: Keys) -> Fields:
+    experts = k.number("expert_count")
+    if experts:
+        return {**_dense(k, "mixtral"), "num_local_experts": experts, "num_experts_per_tok": k.need("expert_used_count")}
+    window = k.number("attention.sliding_window")
+    return {**_dense(k, "mistral"), "sliding_window": window} if window else _dense(k, "llama", biases=True)
+
+
+def _windows(k: Keys, period: int) -> Fields:
+    """Every `period`-th layer is full and the others slide, unless the file says it otherwise."""
+    pattern = k.raw("attention.sliding_window_pattern")
+    if isinstance(pattern, list):
+        if len(pattern) < k.layers:
+            raise ConfigError(
+                f"{k.header.where}: its window pattern has {len(pattern)} entries for {k.layers} layers", hint="the file is damaged"
+            )
+        sliding = [bool(v) for v in pattern[: k.layers]]
+    else:
+        step = pattern if isinstance(pattern, int) and not isinstance(pattern, bool) else period
+        sliding = [step > 0 and bool((i + 1) % step) for i in range(k.layers)]
+    return {
+        "sliding_window": k.need("attention.sliding_window"),
+        "layer_types": ["sliding_attention" if s else "full_attention" for s in sliding],
+    }
+
+
+def _windowed(model_type: str, period: int) -> Callable[[Keys], Fields]:
+    """A dense family with sliding layers."""
+    return lambda k: {**_dense(k, model_type), **_windows(k, period)}
+
+
+def _phi3(k: Keys) -> Fields:
+    """The converter writes 0 where the config has no window (Phi-4)."""
+    return {**_dense(k, "phi3"), "sliding_window": k.number("attention.sliding_window") or None}
+
+
+def _gpt_oss(k: Keys) -> Fields:
+    fields = {**_dense(k, "gpt_oss", width="expert_feed_forward_length"), **_windows(k, 2), "attention_bias": True}
+    return {**fields, "num_local_experts": k.need("expert_count"), "num_experts_per_tok": k.need("expert_used_count")}
+
+
+def _qwen_experts(k: Keys) -> Fields:
+    fields: Fields = {
+        "num_experts": k.need("expert_count"),
+        "num_experts_per_tok": k.need("expert_used_count"),
+        "moe_intermediate_size": k.need("expert_feed_forward_length"),
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [],
+    }
+    if k.has("blk.{i}.ffn_up_shexp.weight"):
+        fields["shared_expert_intermediate_size"] = k.number("expert_shared_feed_forward_length") or fields["moe_intermediate_size"]
+    return fields
+
+
+def _qwen_moe(model_type: str) -> Callable[[Keys], Fields]:
+    def build(k: Keys) -> Fields:
+        width = "feed_forward_length" if k.number("feed_forward_length") else "expert_feed_forward_length"
+        return {**_dense(k, model_type, width=width), **_qwen_experts(k)}
+
+    return build
+
+
+def _qwen_hybrid(model_type: str) -> Callable[[Keys], Fields]:
+    """Gated DeltaNet beside full attention: the state-space keys hold the linear layers' heads and widths."""
+
+    def build(k: Keys) -> Fields:
+        moe = bool(k.number("expert_count"))
+        width = "feed_forward_length" if k.number("feed_forward_length") else "expert_feed_forward_length"
+        values = k.need("ssm.time_step_rank")
+        fields = {
+            **_dense(k, model_type, width=width),
+            "full_attention_interval": k.number("full_attention_interval") or 4,
+            "linear_conv_kernel_dim": k.need("ssm.conv_kernel"),
+            "linear_key_head_dim": k.need("ssm.state_size"),
+            "linear_num_key_heads": k.need("ssm.group_count"),
+            "linear_num_value_heads": values,
+            "linear_value_head_dim": k.need("ssm.inner_size") // values,
+        }
+        return {**fields, **_qwen_experts(k)} if moe else fields
+
+    return build
+
+
+def _deepseek2(k: Keys) -> Fields:
+    """Latent attention. Newer files state the heads' own widths under *_mla; the plain ones then describe the stored latent."""
+    rope = k.need("rope.dimension_count")
+    key = k.number("attention.key_length_mla") or k.need("attention.key_length")
+    corrected = k.has("blk.{i}.exp_probs_b.bias") or k.has("blk.{i}.exp_probs_b")
+    return {
+        **_basics(k),
+        "model_type": "deepseek_v3" if corrected else "deepseek_v2",
+        "num_attention_heads": k.need("attention.head_count"),
+        "q_lora_rank": k.number("attention.q_lora_rank"),
+        "kv_lora_rank": k.need("attention.kv_lora_rank"),
+        "qk_rope_head_dim": rope,
+        "qk_nope_head_dim": key - rope,
+        "v_head_dim": k.number("attention.value_length_mla") or k.need("attention.value_length"),
+        "intermediate_size": k.need("feed_forward_length"),
+        **_experts_after_dense(k),
+        "topk_method": "noaux_tc" if corrected else "greedy",
+        "moe_layer_freq": 1,
+    }
+
+
+def _experts_after_dense(k: Keys) -> Fields:
+    return {
+        "n_routed_experts": k.need("expert_count"),
+        "n_shared_experts": k.number("expert_shared_count") or 0,
+        "num_experts_per_tok": k.need("expert_used_count"),
+        "moe_intermediate_size": k.need("expert_feed_forward_length"),
+        "first_k_dense_replace": k.number("leading_dense_block_count") or 0,
+    }
+
+
+def _glm4_moe(k: Keys) -> Fields:
+    fields = {**_dense(k, "glm4_moe", biases=True), **_experts_after_dense(k), "use_qk_norm": k.has("blk.{i}.attn_q_norm.weight")}
+    del fields["mlp_bias"]
+    return fields
+
+
+def _lfm2(k: Keys) -> Fields:
+    """Layers without KV heads are short convolutions."""
+    kv = k.each("attention.head_count_kv", k.layers)
+    heads = k.need("attention.head_count")
+    return {
+        **_basics(k),
+        "model_type": "lfm2",
+        "num_attention_heads": heads,
+        "num_key_value_heads": max(kv),
+        "intermediate_size": k.need("feed_forward_length"),
+        "block_auto_adjust_ff_dim": False,
+        "conv_L_cache": k.need("shortconv.l_cache"),
+        "layer_types": ["full_attention" if n else "conv" for n in kv],
+    }
+
+
+BUILDERS: Mapping[str, Callable[[Keys], Fields]] = {
+    "llama": _llama,
+    "mistral3": _plain("ministral3"),
+    "qwen2": _plain("qwen2"),
+    "qwen2vl": _plain("qwen2"),
+    "qwen2moe": _qwen_moe("qwen2_moe"),
+    "qwen3": _plain("qwen3"),
+    "qwen3vl": _plain("qwen3"),
+    "qwen3moe": _qwen_moe("qwen3_moe"),
+    "qwen3vlmoe": _qwen_moe("qwen3_moe"),
+    "qwen3next": _qwen_hybrid("qwen3_next"),
+    "qwen35": _qwen_hybrid("qwen3_5_text"),
+    "qwen35moe": _qwen_hybrid("qwen3_5_moe_text"),
+    "gemma": _plain("gemma"),
+    "gemma2": _windowed("gemma2", 2),
+    "gemma3": _windowed("gemma3_text", 6),
+    "cohere2": _windowed("cohere2", 4),
+    "phi3": _phi3,
+    "gpt-oss": _gpt_oss,
+    "deepseek2": _deepseek2,
+    "glm4": _plain("glm4", biases=True),
+    "glm4moe": _glm4_moe,
+    "granite": _plain("granite", biases=True),
+    "command-r": _plain("cohere"),
+    "olmo2": _plain("olmo2"),
+    "smollm3": _plain("smollm3"),
+    "internlm2": _plain("internlm2"),
+    "seed_oss": _plain("seed_oss", biases=True),
+    "hunyuan-dense": _plain("hunyuan_v1_dense"),
+    "ernie4_5": _plain("ernie4_5"),
+    "lfm2": _lfm2,
+}
+"""By llama.cpp's architecture name."""
+
+
+def config_of(header: GgufHeader) -> Fields:
+    """The config.json fields of a header. Raises `ConfigError` for an architecture that has no mapping, or a missing key."""
+    arch = header.architecture
+    build = BUILDERS.get(arch)
+    if build is None:
+        kind = header.metadata.get("general.type")
+        if arch in ("clip", "mmproj") or kind in ("mmproj", "adapter", "imatrix"):
+            raise ConfigError(f"{header.where} is no language model ({kind or arch})", hint="name the model's own .gguf file")
+        raise ConfigError(
+            f"{header.where}: GGUF architecture {arch!r} is not known" if arch else f"{header.where} names no architecture",
+            hint=f"its KV cache is not guessed; known are {', '.join(sorted(BUILDERS))}. The model's config.json may be readable",
+        )
+    return build(Keys(header))
