@@ -123,7 +123,7 @@ class Published:
 
     `format` is the short word (bf16, fp8, mxfp4, int4, ...), `detail` says more ("AWQ, groups of 128"). `recipe` maps parts to storage
     formats, None when every part has the plain dtype. `bytes` is the exact size of its tensors where a file list or index told it.
-    `kv_cache_dtype` is the cache dtype that the checkpoint asks for, None when it does not. `method` is the quantiser's own name
+    `kv_cache_dtype` is the cache dtype that the checkpoint asks for, None when it does not, and `kv_cache_origin` where it says so. `method` is the quantiser's own name
     (quant_method), by which engines choose how to lay the tensors out; empty where nothing is quantised.
     """
 
@@ -132,6 +132,7 @@ class Published:
     recipe: Recipe | None = None
     bytes: Q | None = None
     kv_cache_dtype: str | None = None
+    kv_cache_origin: str = ""
     origin: str = ""
     method: str = ""
 

@@ -13,16 +13,29 @@ from gpufit.quantity import BYTE, NUMBER, Q, fact
 
 
 class TensorFormat(Protocol):
-    """A storage format of one matrix. `name` is the short word for people; `tensor_bytes` has the unit B."""
+    """A storage format of one matrix. `tensor_bytes` has the unit B."""
 
     @property
     def name(self) -> str:
-        """The short word for people, as in "fp8 block 128x128"."""
+        """The name for people, as in "fp8 blocks of 128x128"."""
+        ...
+
+    @property
+    def word(self) -> str:
+        """The short word of the format, as in "fp8"."""
         ...
 
     def tensor_bytes(self, rows: Q, columns: Q | None) -> Q:
         """Bytes of one matrix, or of a vector of `rows` elements when `columns` is None."""
         ...
+
+
+ONE = fact(1, NUMBER, symbol="one", name="one", origin="arithmetic")
+
+
+def as_matrix(rows: Q, columns: Q | None) -> tuple[Q, Q]:
+    """Output and input features; a vector is one row."""
+    return (ONE, rows) if columns is None else (rows, columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +44,11 @@ class Plain:
 
     name: str
     bytes_per_element: Q
+
+    @property
+    def word(self) -> str:
+        """The dtype's short name."""
+        return self.name
 
     def tensor_bytes(self, rows: Q, columns: Q | None) -> Q:
         """rows * columns * bytes."""
@@ -49,6 +67,10 @@ PLAIN: dict[str, Plain] = {
     "fp32": _plain("fp32", 4, "w32"),
     "bf16": _plain("bf16", 2, "w16"),
     "fp16": _plain("fp16", 2, "w16"),
+    "int32": _plain("int32", 4, "w32"),
+    "int64": _plain("int64", 8, "w64"),
+    "int8": _plain("int8", 1, "w8"),
+    "fp8": _plain("fp8", 1, "w8"),
 }
 
 DTYPES: dict[str, str] = {
@@ -59,5 +81,3 @@ DTYPES: dict[str, str] = {
     "float": "fp32",
 }
 """torch's dtype names, as config.json writes them, to the short ones."""
-
-ONE = fact(1, NUMBER, symbol="one", name="one", origin="arithmetic")

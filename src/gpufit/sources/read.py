@@ -14,6 +14,7 @@ from gpufit.errors import ConfigError
 from gpufit.formats.tensor import DTYPES
 from gpufit.model import TOWERS, Model, Published, counted
 from gpufit.quantity import NUMBER, Q, total
+from gpufit.sources import quantization
 from gpufit.sources.config import Config, suspicious
 from gpufit.sources.decoder import Decoder
 
@@ -82,20 +83,23 @@ def read_model(
     slug: str = "",
     origin: str = "config.json",
     published: Published | None = None,
+    hf_quant: Mapping[str, Any] | None = None,
     total_params: Q | None = None,
     active_params: Q | None = None,
 ) -> Model:
     """The Model of a config.json.
 
     `published` replaces what the config itself says of the checkpoint's format; `total_params` and `active_params` replace the counts
-    made from the parts (the catalogue's published counts). Raises `ConfigError` for an unknown family, a missing field, or an unread
-    field that could change the cache.
+    made from the parts (the catalogue's published counts); `hf_quant` is the content of hf_quant_config.json, where there is one.
+    Raises `ConfigError` for an unknown family, an unknown quantisation, a missing field, or an unread field that could change the cache.
     """
     config = Config(data, origin=origin)
     decoder = decoder_of(config)
     dtype = DTYPES.get(str(config.raw("torch_dtype", "dtype") or decoder.config.raw("torch_dtype", "dtype") or "bfloat16"), "bf16")
-    config.ignore("quantization_config", "compression_config", "quantization")
-    decoder.config.ignore("quantization_config", "compression_config", "quantization")
+    if published is None:
+        published = quantization.published(config, decoder.config, hf_quant, dtype, parts=decoder.parts)
+    config.ignore(*quantization.KEYS)
+    decoder.config.ignore(*quantization.KEYS)
     unread = config.unread()
     refused = suspicious(unread, decoder.inert)
     if refused:
@@ -127,7 +131,7 @@ def read_model(
         total_params=total_params or counted(parts, "N", "parameters"),
         active_params=active_params or active_count(decoder),
         vision_params=counted(towers, "N_v", "parameters of towers and projectors") if towers else None,
-        published=published or Published(format=dtype, origin=f"{origin}: torch_dtype"),
+        published=published,
         draft_parts=tuple(decoder.draft_parts),
         draft_layers=tuple(decoder.draft_groups),
         assumptions=tuple(decoder.assumptions),

@@ -1,0 +1,47 @@
+"""The bytes of a checkpoint from its parts and its recipe."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from gpufit.formats.tensor import TensorFormat
+from gpufit.model import Model, Recipe, WeightPart
+from gpufit.quantity import Q, total
+
+
+def stored(part: WeightPart, recipe: Recipe) -> Iterator[tuple[TensorFormat, int]]:
+    """The formats that a part has over its layers, each with the number of layers that have it."""
+    if not part.layers:
+        yield recipe.format_of(part, None), 1
+        return
+    counts: dict[int, tuple[TensorFormat, int]] = {}
+    for layer in part.layers:
+        chosen = recipe.format_of(part, layer)
+        counts[id(chosen)] = (chosen, counts.get(id(chosen), (chosen, 0))[1] + 1)
+    yield from counts.values()
+
+
+def part_bytes(part: WeightPart, recipe: Recipe) -> Q:
+    """Bytes of one part in all its layers and copies, one step for each format that it has."""
+    return total(_one_format(part, chosen, layers) for chosen, layers in stored(part, recipe))
+
+
+def _one_format(part: WeightPart, chosen: TensorFormat, layers: int) -> Q:
+    size = chosen.tensor_bytes(part.rows, part.columns)
+    if part.copies is not None:
+        size = part.copies * size
+    if part.layers:
+        size = layers * size
+    symbol = "W_" + re.sub(r"[^a-z0-9]+", "_", part.name.lower()).strip("_")
+    return size.as_step(symbol, f"{part.name}, {chosen.name}")
+
+
+def checkpoint_bytes(model: Model, recipe: Recipe, *, with_draft: bool) -> Q:
+    """Bytes of all tensors of a checkpoint: layers x copies x the bytes of one matrix in its format, summed over the parts.
+
+    `with_draft` adds the draft (multi-token-prediction) layers that the files hold and engines do not load by default. Left out, since
+    no config tells them: file headers, rotary buffers, a tied head stored twice.
+    """
+    parts: Iterable[WeightPart] = (*model.parts, *model.draft_parts) if with_draft else model.parts
+    return total(part_bytes(p, recipe) for p in parts).as_step("W", "weights as published")

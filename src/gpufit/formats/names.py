@@ -1,0 +1,194 @@
+"""Module names as quantisers write them: which weight parts an ignore list, a target list or a per-module map means.
+
+Tools write one module in several ways: with or without the path of the text model in front, as the fused module that an engine builds
+or as the parts that a file holds, with `*` or as a regular expression. The rules here follow what the tools themselves do
+(transformers 5.24 `should_convert_module`, torchao `should_skip`, modelopt's trees with a closing `*`, compressed-tensors' `re:`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+from gpufit.errors import ConfigError
+from gpufit.model import WeightPart
+
+_TEXT_ROOTS = frozenset({"model", "language_model", "text_model", "backbone", "transformer", "thinker"})
+"""First components of a path that say no more than "the text model"."""
+
+FUSED: dict[str, tuple[str, ...]] = {
+    "qkv_proj": ("q_proj", "k_proj", "v_proj"),
+    "query_key_value": ("q_proj", "k_proj", "v_proj"),
+    "gate_up_proj": ("gate_proj", "up_proj"),
+    "w13": ("w1", "w3"),
+    "fused_qkv_a_proj": ("q_a_proj", "kv_a_proj_with_mqa"),
+    "fused_qkv_a_proj_with_mqa": ("q_a_proj", "kv_a_proj_with_mqa"),
+    "fused_wqa_wkv": ("wq_a", "wkv"),
+    "in_proj_qkvz": ("in_proj_qkv", "in_proj_z"),
+    "in_proj_ba": ("in_proj_b", "in_proj_a"),
+}
+"""Modules that engines and some classes fuse, to the modules they consist of."""
+
+ALSO: dict[str, tuple[str, ...]] = {
+    "w1": ("gate_proj",), "w2": ("down_proj",), "w3": ("up_proj",),
+    "gate_proj": ("w1",), "down_proj": ("w2",), "up_proj": ("w3",),
+}  # fmt: skip
+"""Names that the same matrix of a gated MLP goes by in published files and in transformers' classes."""
+
+_PARENTS: dict[str, tuple[str, ...]] = {
+    part: tuple(fused for fused, parts in FUSED.items() if part in parts) for parts in FUSED.values() for part in parts
+}
+_EXPERT = re.compile(r"\bexperts\.(\d+)\b")
+
+Path = tuple[str, ...]
+
+
+def _split(name: str) -> Path:
+    return tuple(c for c in name.split(".") if c)
+
+
+def rootless(path: Path) -> Path:
+    """The path without the components that only say "the text model"."""
+    start = 0
+    while start < len(path) - 1 and path[start] in _TEXT_ROOTS:
+        start += 1
+    return path[start:]
+
+
+@lru_cache(maxsize=65536)
+def module_path(module: str, layer: int | None) -> str:
+    """The published path of a part in one layer, the expert's number left out."""
+    path = module.replace(".{e}", "")
+    return path if layer is None else path.replace("{i}", str(layer))
+
+
+@lru_cache(maxsize=65536)
+def _spellings(path: str) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """The ways to name one module (any may match), and its parts where it is a fused one (all must match)."""
+    whole = _split(path)
+    head, last = whole[:-1], whole[-1]
+    names = [whole, *((*head, p) for p in _PARENTS.get(last, ())), *((*head, a) for a in ALSO.get(last, ()))]
+    parts = tuple((*head, p) for p in FUSED.get(last, ()))
+    return tuple(names), parts
+
+
+class Names:
+    """A list of module names, globs and `re:` expressions, asked about one module at a time.
+
+    A plain name means the module or the tree below it: it matches where its components stand side by side in a module's path. A name
+    that begins with the text model's path is tied to the beginning. Raises `ConfigError` when a list names some experts of a layer and
+    not others: nothing here stores the experts of one matrix in two formats.
+    """
+
+    def __init__(self, patterns: Iterable[str], *, regex: bool = False) -> None:
+        self.anchored: set[Path] = set()
+        self.loose: set[Path] = set()
+        self.globs: list[str] = []
+        self.regexes: list[re.Pattern[str]] = []
+        self.experts: dict[Path, set[int]] = {}
+        for text in patterns:
+            if regex:
+                self.regexes.append(_compiled(text, text))
+            elif text.startswith("re:"):
+                self.regexes.append(_compiled(text[3:], text))
+            else:
+                self._add(text)
+
+    def __bool__(self) -> bool:
+        return bool(self.anchored or self.loose or self.globs or self.regexes)
+
+    def _add(self, text: str) -> None:
+        bare = text[:-2] if text.endswith(".*") else text[:-1] if text.endswith("*") else text
+        if any(c in bare for c in "*?["):
+            self.globs += [bare, bare + ".*"]
+            return
+        found = _EXPERT.search(bare)
+        path = _split(_EXPERT.sub("experts", bare))
+        if not path:
+            return
+        short = rootless(path)
+        key = short if short != path else path
+        (self.anchored if short != path else self.loose).add(key)
+        if found:
+            self.experts.setdefault(key, set()).add(int(found.group(1)))
+
+    def match(self, part: WeightPart, layer: int | None) -> bool:
+        """Whether the list means this part in this layer."""
+        names, parts = _spellings(module_path(part.module, layer))
+        return any(self._one(n, part) for n in names) or (bool(parts) and all(self._one(p, part) for p in parts))
+
+    def _one(self, path: Path, part: WeightPart) -> bool:
+        return self._named(path, part) or self._globbed(path) or self._expressed(path, part)
+
+    def _named(self, path: Path, part: WeightPart) -> bool:
+        if self.anchored:
+            short = rootless(path)
+            for end in range(1, len(short) + 1):
+                if short[:end] in self.anchored and self._whole(short[:end], part):
+                    return True
+        if self.loose:
+            for start in range(len(path)):
+                for end in range(start + 1, len(path) + 1):
+                    if path[start:end] in self.loose and self._whole(path[start:end], part):
+                        return True
+        return False
+
+    def _whole(self, key: Path, part: WeightPart) -> bool:
+        """True for a name without an expert's number, or with the numbers of all experts; refused for some of them."""
+        numbers = self.experts.get(key)
+        if numbers is None:
+            return True
+        of = int(part.copies) if part.copies is not None else 1
+        if len(numbers) < of:
+            raise ConfigError(
+                f"quantization_config names {len(numbers)} of the {of} experts in {'.'.join(key)}",
+                hint="experts of one layer in different formats are not supported from the config alone; use the file sizes",
+            )
+        return True
+
+    def _globbed(self, path: Path) -> bool:
+        if not self.globs:
+            return False
+        texts = {".".join(path), ".".join(rootless(path)), "model." + ".".join(rootless(path))}
+        return any(fnmatchcase(t, g) for t in texts for g in self.globs)
+
+    def _expressed(self, path: Path, part: WeightPart) -> bool:
+        if not self.regexes:
+            return False
+        bare = ".".join(rootless(path))
+        texts = {".".join(path), bare, "model." + bare, "language_model.model." + bare, "model.language_model." + bare}
+        count = int(part.copies) if "{e}" in part.module and part.copies is not None else 0
+        if count:
+            return self._experts_expressed(texts, count)
+        return any(r.match(t) for t in texts for r in self.regexes)
+
+    def _experts_expressed(self, texts: set[str], count: int) -> bool:
+        """The same for experts, whose numbers an expression may name."""
+        for r in self.regexes:
+            numbers = range(count) if _names_numbers(r.pattern) else range(1)
+            hits = sum(any(r.match(t.replace("experts", f"experts.{e}", 1)) for t in texts) for e in numbers)
+            if hits == len(numbers) or any(r.match(t) for t in texts):
+                return True
+            if hits:
+                raise ConfigError(
+                    f"quantization_config: {r.pattern!r} names {hits} of {count} experts",
+                    hint="experts of one layer in different formats are not supported from the config alone; use the file sizes",
+                )
+        return False
+
+
+def _names_numbers(pattern: str) -> bool:
+    """Whether an expression says something about what follows "experts"."""
+    after = pattern.partition("experts")[2]
+    return bool(re.search(r"\d|\[", after.replace(r"\d+", "").replace("[0-9]+", "").replace(r"\d*", "")))
+
+
+def _compiled(text: str, shown: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ConfigError(
+            f"quantization_config has {shown!r}, which is no regular expression: {error}", hint="check the config.json"
+        ) from None

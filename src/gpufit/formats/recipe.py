@@ -1,0 +1,97 @@
+"""How a checkpoint stores its parts: rules by module name, and the plain dtype for whatever no rule takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpufit.formats.names import Names
+from gpufit.formats.tensor import PLAIN, TensorFormat
+from gpufit.model import TOWERS, Role, WeightPart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which parts a quantiser looks at, before any list of names.
+
+    All look at linear layers. `head` is the output head, `embeddings` the embedding tables, `towers` the vision and audio parts;
+    `blocks_only` leaves out what stands outside the decoder layers; `every_matrix` takes routers and the like too; `experts_only`
+    takes routed experts alone. `multiple` leaves out matrices whose input features are no multiple of it.
+    """
+
+    head: bool = False
+    embeddings: bool = False
+    towers: bool = True
+    blocks_only: bool = False
+    every_matrix: bool = False
+    experts_only: bool = False
+    multiple: int | None = None
+
+    def covers(self, part: WeightPart) -> bool:
+        """Whether the quantiser looks at this part."""
+        if part.columns is None or part.dtype is not None or part.buffer:
+            return False
+        if self.multiple is not None and int(part.columns) % self.multiple:
+            return False
+        if self.experts_only:
+            return part.role is Role.ROUTED_EXPERTS
+        if part.role is Role.EMBEDDING:
+            return self.embeddings
+        if part.role is Role.HEAD:
+            return self.head
+        if part.role in TOWERS and not self.towers:
+            return False
+        if self.blocks_only and (not part.layers or part.role in TOWERS):
+            return False
+        return part.linear or self.every_matrix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Modules by name and the format they have; `format` None: they keep the plain dtype. `head` reaches the output head by name."""
+
+    names: Names
+    format: TensorFormat | None
+    scope: Scope | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByModule:
+    """A recipe: the first rule that names a part decides, then `default`, then the plain dtype.
+
+    `scope` says which parts `default` and rules without a scope of their own may take. `default` None: only named modules are
+    quantised.
+    """
+
+    plain: TensorFormat
+    scope: Scope
+    rules: tuple[Rule, ...] = ()
+    default: TensorFormat | None = None
+    known: dict[tuple[str, int | None], TensorFormat] = field(default_factory=dict, compare=False, repr=False)
+
+    def format_of(self, part: WeightPart, layer: int | None) -> TensorFormat:
+        """The storage format of this part in this layer."""
+        if part.columns is None or part.dtype is not None or part.buffer:
+            return PLAIN[part.dtype] if part.dtype is not None else self.plain
+        key = (part.module, layer)
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = self._decided(part, layer)
+        return found
+
+    def _decided(self, part: WeightPart, layer: int | None) -> TensorFormat:
+        covered = self.scope.covers(part)
+        for rule in self.rules:
+            if (rule.scope.covers(part) if rule.scope is not None else covered) and rule.names.match(part, layer):
+                return rule.format or self.plain
+        return self.default if covered and self.default is not None else self.plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllPlain:
+    """Every part in the plain dtype, but those that the checkpoint keeps in a dtype of their own."""
+
+    plain: TensorFormat
+
+    def format_of(self, part: WeightPart, layer: int | None) -> TensorFormat:
+        """The storage format of this part in this layer."""
+        return self.plain if part.dtype is None else PLAIN[part.dtype]
