@@ -24,12 +24,13 @@ def read(config: Config) -> Decoder:
     return read_text(config)
 
 
-def read_text(config: Config, *, tie_from: Config | None = None, prefix: str = "model.") -> Decoder:
-    """The text model, below `prefix`; `mamba_ssm_dtype` is the dtype of its recurrent state (else the model's own).
+def read_text(config: Config, *, tie_from: Config | None = None, prefix: str = "model.", sparse: bool | None = None) -> Decoder:
+    """The text model, below `prefix`; `sparse` says which class reads it where `model_type` does not. `mamba_ssm_dtype` is the dtype of its recurrent state (else the model's own).
 
     Where the config counts draft layers (`mtp_num_hidden_layers`) they are layers of gated attention with the model's own MLP or experts.
     """
-    sparse = config.text("model_type") == "qwen3_5_moe_text"
+    if sparse is None:
+        sparse = config.text("model_type") == "qwen3_5_moe_text"
     class_defaults(config, f"Qwen3_5{'Moe' if sparse else ''}TextConfig (transformers 5.24.0)", SPARSE if sparse else DENSE)
     d, types = open_hybrid(config, tie_from=tie_from, prefix=prefix)
     mixers(d, types, fused=False, state=recurrent_bytes(config, "mamba_ssm_dtype"))
