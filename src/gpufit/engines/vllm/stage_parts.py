@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gpufit.engines.vllm.class_facts import class_parts, has_output_head
 from gpufit.model import TOWERS, Model, Role, WeightPart
 from gpufit.quantity import NUMBER, Q, fact
 
@@ -26,17 +27,17 @@ class Stage:
 def held(model: Model, stage: Stage) -> Iterator[tuple[WeightPart, tuple[int, ...]]]:
     """The parts on a stage with the layers in which they stand there; no layers for a part that stands once.
 
-    Towers are loaded on the first stage. A tied embedding is also the output head: a last stage of its own holds a copy.
+    Towers are loaded on the first stage. An embedding that is also the output head has a copy on a last stage of its own.
     Source: vLLM 0.33.0, the classes' own get_pp_group() conditions, as its planner's weights per stage show them.
     """
-    for part in model.parts:
+    for part in class_parts(model):
         if part.layers and part.role not in TOWERS:
             here = part.layers if stage.whole else tuple(i for i in part.layers if i in stage.layers)
             if here:
                 yield part, here
         elif stage.first if _at_front(part) else stage.last:
             yield part, part.layers
-        elif part.role is Role.EMBEDDING and model.tied and stage.last and _is_table(part, model):
+        elif part.role is Role.EMBEDDING and stage.last and has_output_head(model) and _is_table(part, model):
             yield part, ()
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gpufit.engines.vllm.cache_scales import cache_scale_bytes
 from gpufit.engines.vllm.expert_weights import expert_bytes, gathered
 from gpufit.engines.vllm.linear_weights import fused_module, linear_bytes, sixteen_bit
 from gpufit.engines.vllm.stage_parts import Stage, held, layer_count
-from gpufit.engines.vllm.weight_shards import Cut, Spread, cut
+from gpufit.engines.vllm.weight_shards import Spread, cut
 from gpufit.formats.tensor import PLAIN, Plain, TensorFormat
-from gpufit.model import Model, Recipe, Role, WeightPart
+from gpufit.model import Model, Recipe, Role, Shard, WeightPart
 from gpufit.quantity import Q, total
 
 
@@ -75,9 +75,9 @@ def _key(part: WeightPart, form: TensorFormat, layers: tuple[int, ...]) -> tuple
 
 
 def _experts_path(module: str) -> str:
-    """The path of the experts that a part belongs to."""
+    """The path of the experts that a part belongs to: up to "experts", or the module around where files name none."""
     head, found, _ = module.partition(".experts")
-    return head + found
+    return head if found else module.removesuffix(".bias").rpartition(".")[0]
 
 
 def _formats(model: Model, recipe: Recipe | None, part: WeightPart, layers: tuple[int, ...]) -> Iterator[tuple[TensorFormat, tuple[int, ...]]]:
@@ -98,9 +98,14 @@ def _formats(model: Model, recipe: Recipe | None, part: WeightPart, layers: tupl
 
 
 def _plain(model: Model, part: WeightPart) -> Plain:
-    """The plain format of a part: its own where the classes declare one (fp32 states, integer tables), else the model's 16 bit."""
+    """The plain format of a part: its own where the classes declare one (fp32 states, integer tables), else the model's 16 bit.
+
+    Heads that classify or score are fp32 (vLLM 0.33.0, config/model.py head_dtype of pooling models).
+    """
     if part.dtype is not None and part.dtype not in ("bf16", "fp16"):
         return PLAIN[part.dtype]
+    if part.role is Role.HEAD and part.shard is not Shard.VOCAB:
+        return PLAIN["fp32"]
     return sixteen_bit(model.dtype)
 
 
@@ -108,7 +113,7 @@ def _bytes(model: Model, module: _Module, spread: Spread) -> Q:
     """Bytes of one module in all its layers on one rank."""
     cuts = [cut(p, spread) for p in module.parts]
     if module.parts[0].role is Role.ROUTED_EXPERTS and module.parts[0].copies is not None:
-        each = expert_bytes(_expert_format(module, cuts), gathered(cuts, model.published.method), spread)
+        each = expert_bytes(module.form, gathered(cuts, model.published.method), spread)
     elif isinstance(module.form, Plain):
         each = total(c.elements() for c in cuts) * module.form.bytes_per_element
     else:
@@ -119,6 +124,3 @@ def _bytes(model: Model, module: _Module, spread: Spread) -> Q:
         each = layer_count(model, module.parts[0], module.layers) * each
     return each.as_step("W_p", f"{module.name}, {module.form.name}")
 
-
-def _expert_format(module: _Module, cuts: Sequence[Cut]) -> TensorFormat:
-    return module.form

@@ -1,0 +1,62 @@
+"""Where vLLM's own classes hold other tensors than the published checkpoint: a few facts, each with the class that shows it.
+
+All of vLLM 0.33.0, model_executor/models, as its planner's weights per rank confirm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from gpufit.model import Model, Role, Shard, WeightPart
+
+_BARE_DECODERS = ("LlamaModel", "MistralModel", "Qwen2Model", "Gemma2Model")
+"""Architectures without an output head that vLLM runs with the language model's class, head and all (registry.py)."""
+
+_TRANSFORMERS_BACKEND = (
+    "SolarOpenForCausalLM", "YoutuForCausalLM", "Mistral4ForCausalLM", "FlexOlmoForCausalLM", "HunYuanMoEV1ForCausalLM",
+)  # fmt: skip
+"""Mixtures that vLLM runs through the classes of transformers, where a router's score correction is a buffer (registry.py)."""
+
+_TOWER_BUFFERS = ("model.vision_tower.std_bias", "model.vision_tower.std_scale")
+"""Published as tensors of Gemma 4's tower, but buffers of vLLM's class (gemma4_mm.py)."""
+
+
+def class_parts(model: Model) -> Iterator[WeightPart]:
+    """The parts of a model as vLLM's class creates them."""
+    for part in model.parts:
+        if part.module in _TOWER_BUFFERS or (part.buffer and model.architecture in _TRANSFORMERS_BACKEND):
+            continue
+        yield part
+    yield from _shared_values(model)
+    yield from _head_of_bare(model)
+
+
+def has_output_head(model: Model) -> bool:
+    """Whether the embedding serves as the output head of a language model (embedding and scoring models have none)."""
+    bare = model.architecture.endswith("Model") and model.architecture not in _BARE_DECODERS
+    scoring = any(p.role is Role.HEAD and p.shard is not Shard.VOCAB for p in model.parts)
+    return model.tied and not bare and not scoring
+
+
+def _shared_values(model: Model) -> Iterator[WeightPart]:
+    """Value projections where the published layer takes its keys for values: the fused module of Gemma 4's class has room for both."""
+    if not model.family.startswith("gemma4"):
+        return
+    valued = _layers_with(model.parts, ".v_proj")
+    for part in model.parts:
+        if part.module.endswith(".self_attn.k_proj") and (lacking := tuple(i for i in part.layers if i not in valued)):
+            yield replace(part, name="v_proj", module=part.module.replace("k_proj", "v_proj"), layers=lacking)
+
+
+def _layers_with(parts: Iterable[WeightPart], ending: str) -> frozenset[int]:
+    return frozenset(i for p in parts if p.module.endswith(ending) for i in p.layers)
+
+
+def _head_of_bare(model: Model) -> Iterator[WeightPart]:
+    """The output head that a bare decoder's file lacks and vLLM's class has."""
+    rows = model.extras.get("head_rows")
+    if rows is not None and model.architecture in _BARE_DECODERS:
+        yield WeightPart(
+            name="output head", role=Role.HEAD, module="lm_head", rows=rows, columns=model.hidden_size, shard=Shard.VOCAB, linear=True
+        )
