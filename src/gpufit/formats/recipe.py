@@ -15,7 +15,8 @@ class Scope:
 
     All look at linear layers. `head` is the output head, `embeddings` the embedding tables, `towers` the vision and audio parts;
     `blocks_only` leaves out what stands outside the decoder layers; `every_matrix` takes routers and the like too; `experts_only`
-    takes routed experts alone. `multiple` leaves out matrices whose input features are no multiple of it.
+    takes routed experts alone. `multiple` leaves out matrices whose input features are no multiple of it. `recast` takes matrices that the
+    original checkpoint keeps in a dtype of their own: the converter cast them first. `routers` False leaves routers out of `every_matrix`.
     """
 
     head: bool = False
@@ -25,10 +26,14 @@ class Scope:
     every_matrix: bool = False
     experts_only: bool = False
     multiple: int | None = None
+    recast: bool = False
+    routers: bool = True
 
     def covers(self, part: WeightPart) -> bool:
         """Whether the quantiser looks at this part."""
-        if part.columns is None or part.dtype is not None or part.buffer:
+        if part.columns is None or part.buffer or (part.dtype is not None and not self.recast):
+            return False
+        if part.role is Role.ROUTER and not self.routers:
             return False
         if self.multiple is not None and int(part.columns) % self.multiple:
             return False
@@ -70,8 +75,9 @@ class ByModule:
 
     def format_of(self, part: WeightPart, layer: int | None) -> TensorFormat:
         """The storage format of this part in this layer."""
-        if part.columns is None or part.dtype is not None or part.buffer:
-            return PLAIN[part.dtype] if part.dtype is not None else self.plain
+        own = part.dtype if part.columns is None or part.buffer or not self.scope.recast else None
+        if part.columns is None or part.buffer or own is not None:
+            return PLAIN[own] if own is not None else self.plain
         key = (part.module, layer)
         found = self.known.get(key)
         if found is None:

@@ -16,7 +16,7 @@ from gpufit.formats.recipe import ByModule, Rule, Scope
 from gpufit.formats.tensor import TensorFormat
 from gpufit.quantity import BIT, BYTE, NUMBER, fact
 from gpufit.sources.config import is_off
-from gpufit.sources.quant.base import Declared, Found, Kept, float8_cache
+from gpufit.sources.quant.base import Declared, Found, float8_cache
 
 METHODS = ("compressed-tensors", "compressed_tensors", "sparseml")
 
@@ -66,17 +66,14 @@ def read(d: Declared) -> Found:
             if target in _CLASSES:
                 classes.append(Rule(names=Names(["re:.*"]), format=chosen, scope=_CLASSES[target]))
             elif target.startswith("re:") or "." in target or target.islower():
-                named.append(Rule(names=Names([target]), format=chosen, scope=_ANY))
+                named.append(Rule(names=Names([target]), format=chosen, scope=Scope(head=True, embeddings="embed" in target)))
             else:
                 raise d.refuse(f"{at}.targets", target, f"known classes are {', '.join(_CLASSES)}")
     if not layouts:
         raise d.refuse("config_groups", groups, "no group has weights")
-    kept = Kept(names=d.names("ignore"), more=(*named, *classes))
-    # Targets that name linear layers reach nothing else: expressions are written against the linear layers of a model.
-    scope = Scope(head=True)
-    rules = tuple(Rule(names=r.names, format=r.format, scope=r.scope if r in classes else scope) for r in kept.rules())
-    ignore = (Rule(names=kept.names, format=None, scope=_ANY),) if kept.names else ()
-    recipe = ByModule(plain=d.plain, scope=_ANY, rules=ignore + rules[len(ignore) :])
+    ignored = d.names("ignore")
+    first = (Rule(names=ignored, format=None),) if ignored else ()
+    recipe = ByModule(plain=d.plain, scope=_ANY, rules=(*first, *named, *classes))
     return Found(recipe=recipe, word=layouts[0].word, detail=layouts[0].name, cache=cache, cache_origin=where)
 
 

@@ -15,6 +15,12 @@ from gpufit.sources.quant.base import Declared, Found
 
 METHODS = ("mlx",)
 
+_BARE_ROUTERS = (
+    "deepseek", "deepseek_v2", "deepseek_v3", "deepseek_v32", "dots1", "exaone_moe", "glm4_moe", "glm4_moe_lite", "glm_moe_dsa",
+    "kimi_k2", "kimi_k25", "mimo_v2_flash", "nemotron_h",
+)  # fmt: skip
+"""Families whose MLX class keeps the router as a bare array, which its quantiser does not see (mlx-lm 0.32.2, models)."""
+
 _KEYS = ("group_size", "bits", "mode", "quant_method", "linear_class", "quantize_input")
 
 
@@ -34,20 +40,23 @@ def _layout(d: Declared, at: str, entry: Mapping[str, Any]) -> TensorFormat:
     if mode == "mxfp8" and bits in (8, None) and group in (32, None):
         return MXFP8
     if mode == "nvfp4" and bits in (4, None) and group in (16, None):
-        return nvfp4(scalars=0)
+        return nvfp4(scalars=4 if entry.get("global_scale") else 0)
     raise d.refuse(f"{at}mode", dict(entry), "a kind of MLX quantisation that is not known")
 
 
 def read(d: Declared) -> Found:
     """Every matrix of the language model whose input features divide by the group: linear layers, routers, embeddings and head.
 
-    Towers stay as they are (mlx-vlm leaves vision and audio modules out), convolutions too, by their shape. An entry by module has its
+    Towers stay as they are (mlx-vlm leaves vision and audio modules out), convolutions too, by their shape. The converter casts FP32
+    matrices to the model's dtype before. An entry by module has its
     own numbers, or false for a module left as it is.
     """
+    family = d.text.text("model_type") or ""
     base = _layout(d, "", {k: d.keys.raw(k) for k in ("group_size", "bits", "mode")})
     d.keys.ignore(*_KEYS)
     group = d.keys.raw("group_size")
-    scope = Scope(head=True, embeddings=True, towers=False, every_matrix=True, multiple=int(group) if group is not None else 32)
+    scope = Scope(head=True, embeddings=True, towers=False, every_matrix=True, multiple=int(group) if group is not None else 32,
+                  recast=True, routers=family not in _BARE_ROUTERS)  # fmt: skip
     rules: list[Rule] = []
     kept: list[str] = []
     formats: dict[str, tuple[TensorFormat, list[str]]] = {}
@@ -57,7 +66,7 @@ def read(d: Declared) -> Found:
         d.keys.ignore(name)
         if entry is False:
             kept.append(name)
-        elif isinstance(entry, Mapping) and not set(entry) - {"group_size", "bits", "mode"}:
+        elif isinstance(entry, Mapping) and not set(entry) - {"group_size", "bits", "mode", "global_scale"}:
             merged = {"group_size": group, "bits": d.keys.raw("bits"), "mode": d.keys.raw("mode"), **entry}
             formats.setdefault(str(sorted(merged.items(), key=str)), (_layout(d, f"{name}.", merged), []))[1].append(name)
         elif entry is not True:
@@ -73,4 +82,4 @@ def read(d: Declared) -> Found:
 
 def _named(multiple: int) -> Scope:
     """What an entry by module reaches: towers too, when it names them."""
-    return Scope(head=True, embeddings=True, towers=True, every_matrix=True, multiple=multiple)
+    return Scope(head=True, embeddings=True, towers=True, every_matrix=True, multiple=multiple, recast=True)

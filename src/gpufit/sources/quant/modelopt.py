@@ -10,7 +10,7 @@ from typing import Any
 from gpufit.formats.eight_bit import ChannelScaled, TensorScaled, in_blocks, scale_of
 from gpufit.formats.microscaling import MXFP8, Microscaled, nvfp4
 from gpufit.formats.names import Names
-from gpufit.formats.recipe import ByModule, Rule, Scope
+from gpufit.formats.recipe import AllPlain, ByModule, Rule, Scope
 from gpufit.formats.tensor import TensorFormat
 from gpufit.quantity import BIT, BYTE, NUMBER, fact
 from gpufit.sources.config import Config
@@ -100,11 +100,15 @@ def read(d: Declared) -> Found:
     """
     k = d.keys
     k.ignore("producer", "quant_method")
-    algo = k.text("quant_algo")
-    if algo is None:
-        raise d.refuse("quant_algo", None, "a modelopt checkpoint names its algorithm")
-    algo = algo.upper()
+    algo = (k.text("quant_algo") or "").upper()
     cache, where = cache_of(d)
+    if algo in ("", "NONE", "NO_QUANT"):
+        if not (k.present("quant_algo") or cache):
+            raise d.refuse("quant_algo", None, "a modelopt checkpoint names its algorithm")
+        k.ignore("exclude_modules", "ignore", "group_size")
+        return Found(
+            recipe=AllPlain(plain=d.plain), word=d.plain.name, detail="weights not quantised", cache=cache, cache_origin=where
+        )
     k.ignore("config_groups", "has_zero_point", "pre_quant_scale", "awq_block_size")
     group = k.raw("group_size", "awq_block_size")
     if algo == "MIXED_PRECISION":
