@@ -27,6 +27,7 @@ from gpufit.sources.background import Overdue, in_time
 
 T = TypeVar("T")
 
+CUT = "the connection was cut"
 RETRIED = (408, 429, 500, 502, 503, 504)
 
 
@@ -224,14 +225,20 @@ def _fetch(
             most = span[1] if skipped else span[1] - span[0]
         parts: list[bytes] = []
         size = 0
-        for chunk in chunks:
-            if stop.is_set():
-                raise Fault("given up")
-            parts.append(chunk)
-            size += len(chunk)
-            received(len(chunk))
-            if most is not None and size >= most:
-                break
+        try:
+            for chunk in chunks:
+                if stop.is_set():
+                    raise Fault("given up")
+                parts.append(chunk)
+                size += len(chunk)
+                received(len(chunk))
+                if most is not None and size >= most:
+                    break
+        except Exception as error:
+            fault = _as_fault(error, silence)
+            if isinstance(fault, Fault) and fault.words == CUT:
+                raise Fault(f"its answer broke off after {size:,} bytes") from None
+            raise
     body = b"".join(parts)
     if most is not None:
         body = body[:most]
@@ -308,7 +315,7 @@ def _as_fault(error: BaseException, silence: float) -> BaseException:
     if isinstance(error, OSError) or any(
         w in names for w in ("ReadError", "ProtocolError", "NetworkError", "RequestException", "TransportError")
     ):
-        return Fault("the connection was cut")
+        return Fault(CUT)
     if "DecodingError" in names or "ContentDecodingError" in names:
         return Fault("its answer was garbled")
     return error

@@ -22,11 +22,12 @@ class Probe(Enum):
     GONE = "gone"
 
 
-def probe(id: str, revision: str, file: str, *, sha: str, etag: str, seconds: float = SECONDS) -> tuple[Probe, str]:
+def probe(id: str, revision: str, file: str, *, sha: str, etag: str, seconds: float | None = None) -> tuple[Probe, str]:
     """Compares the commit (and the file's ETag) that the Hub has now with those of a cached answer; with words when nobody answered.
 
     Redirects are not followed, so the token goes nowhere else: the Hub names the commit on the redirect itself.
     """
+    seconds = SECONDS if seconds is None else seconds
     ends = time.monotonic() + seconds
 
     def work(stop: threading.Event) -> tuple[Probe, str]:

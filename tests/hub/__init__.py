@@ -1,0 +1,1 @@
+"""The Hub client against a Hub on the loopback."""
