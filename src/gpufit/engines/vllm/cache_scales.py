@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gpufit.engines.vllm.stage_parts import Stage
-from gpufit.engines.vllm.weight_shards import Spread
 from gpufit.model import Model
 from gpufit.quantity import BYTE, NUMBER, Q, fact
 
@@ -14,7 +13,7 @@ _KV_SCALES = "vLLM 0.33.0, quantization/kv_cache.py: q, k, v and softmax scales 
 _CT_SCALES = "vLLM 0.33.0, compressed_tensors.py: q, k and v scales in fp32, their zero points in the activation dtype"
 
 
-def cache_scale_bytes(model: Model, spread: Spread, stage: Stage) -> list[Q]:
+def cache_scale_bytes(model: Model, stage: Stage) -> list[Q]:
     """Bytes of the cache scales of all attention layers on a stage: none, or one term."""
     each, kinds = _each(model)
     if each is None:
@@ -35,9 +34,9 @@ def _each(model: Model) -> tuple[Q | None, tuple[str, ...]]:
     match known.method:
         case "fp8":
             return _four(), _ATTENTION
-        case "modelopt" if known.format == "mixed":
+        case "modelopt_mixed":
             return (_four() if known.kv_cache_dtype else None), _ATTENTION
-        case "modelopt":
+        case "modelopt" | "modelopt_fp4":
             return _four(), _ATTENTION + _LATENT
         case "compressed-tensors":
             return fact(3 * 4 + 3 * 2, BYTE, symbol="z_k", name="cache scales of one layer", origin=_CT_SCALES), _ATTENTION

@@ -5,10 +5,13 @@ All of vLLM 0.33.0, model_executor/models, as its planner's weights per rank con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from gpufit.layers.mamba1 import Mamba1
+from gpufit.layers.mamba2 import Mamba2
 from gpufit.model import Model, Role, Shard, WeightPart
+from gpufit.quantity import NUMBER, Q, fact
 
 _BARE_DECODERS = ("LlamaModel", "MistralModel", "Qwen2Model", "Gemma2Model")
 """Architectures without an output head that vLLM runs with the language model's class, head and all (registry.py)."""
@@ -21,6 +24,28 @@ _TRANSFORMERS_BACKEND = (
 _TOWER_BUFFERS = ("model.vision_tower.std_bias", "model.vision_tower.std_scale")
 """Published as tensors of Gemma 4's tower, but buffers of vLLM's class (gemma4_mm.py)."""
 
+_FUSED_IN_FILE = {
+    "qkv_proj": 3, "query_key_value": 3, "W_pack": 3, "Wqkv": 3, "wqkv": 3, "c_attn": 3, "qkv": 3, "gate_up_proj": 2, "in_proj_qkv": 3,
+}  # fmt: skip
+"""Modules that files hold fused already, and the parts that vLLM counts in them (QKVParallelLinear, MergedColumnParallelLinear)."""
+
+
+def partitions(model: Model, parts: Sequence[WeightPart], tp: Q) -> Q:
+    """How many parts vLLM counts in the module that it makes of these: each brings scalar scales of its own."""
+    count = sum(_counted(model, p, tp) for p in parts)
+    return fact(count, NUMBER, symbol="m", name="parts fused in one module", origin="vLLM 0.33.0: output sizes of the fused module")
+
+
+def _counted(model: Model, part: WeightPart, tp: Q) -> int:
+    last = part.module.rpartition(".")[2]
+    if last == "in_proj" and part.role is Role.STATE:
+        for kind in (g.kind for g in model.layers):
+            if isinstance(kind, Mamba2):  # z, x, B, C and the step sizes; one part where groups are copied (mamba_mixer2.py)
+                return 5 if int(kind.groups) % int(tp) == 0 else 1
+            if isinstance(kind, Mamba1):
+                return 2
+    return _FUSED_IN_FILE.get(last, 1)
+
 
 def class_parts(model: Model) -> Iterator[WeightPart]:
     """The parts of a model as vLLM's class creates them."""
@@ -30,6 +55,14 @@ def class_parts(model: Model) -> Iterator[WeightPart]:
         yield part
     yield from _shared_values(model)
     yield from _head_of_bare(model)
+
+
+def plain_here(part: WeightPart) -> bool:
+    """Whether vLLM keeps a part at 16 bit whatever its file has: the indexer's key projection, fused with its head weights.
+
+    Source: models/deepseek_v32, where the two are one module without quantisation.
+    """
+    return part.role is Role.INDEXER and part.module.endswith(".wk")
 
 
 def has_output_head(model: Model) -> bool:

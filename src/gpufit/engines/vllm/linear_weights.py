@@ -24,12 +24,6 @@ FP32_SCALE = fact(4, BYTE, symbol="z32", name="bytes of one fp32 scale", origin=
 BYTE_BITS = Q(8, BIT_PER_BYTE, "const")
 WORD_BITS = Q(32, BIT, "const")
 
-_PUBLISHED_FUSED = {
-    "qkv_proj": 3, "query_key_value": 3, "W_pack": 3, "Wqkv": 3, "wqkv": 3, "c_attn": 3, "qkv": 3, "gate_up_proj": 2, "in_proj_qkv": 3,
-    "in_proj_qkvz": 4, "in_proj_ba": 2,
-}  # fmt: skip
-"""Modules that files hold fused already, and the parts that vLLM counts in them."""
-
 _FUSES = {part: fused for fused, parts in reversed(FUSED.items()) for part in parts}
 
 
@@ -39,14 +33,10 @@ def fused_module(module: str) -> str:
     return f"{parent}.{_FUSES.get(last, last)}"
 
 
-def partitions(cuts: Sequence[Cut]) -> Q:
-    """How many parts a fused module has: each brings a scalar scale of its own."""
-    count = sum(_PUBLISHED_FUSED.get(c.part.module.rpartition(".")[2], 1) for c in cuts)
-    return fact(count, NUMBER, symbol="m", name="parts fused in one module", origin="vLLM 0.33.0: packed modules of the class")
-
-
-def linear_bytes(form: TensorFormat, cuts: Sequence[Cut], tp: Q) -> Q:
+def linear_bytes(form: TensorFormat, cuts: Sequence[Cut], tp: Q, parts: Q) -> Q:
     """Bytes of one linear layer on one rank (B): the matrices of `cuts`, fused where there are several, in one format.
+
+    `parts` counts what vLLM fuses in the module: each part brings scalar scales of its own.
 
     Raises `UsageError` for a format that vLLM 0.33 does not load, and for shards that do not hold whole quantisation blocks.
     """
@@ -61,17 +51,17 @@ def linear_bytes(form: TensorFormat, cuts: Sequence[Cut], tp: Q) -> Q:
             scales = ceil_div(rows, form.block_rows) * ceil_div(columns, form.block_columns)
             return rows * columns * ELEMENT + scales * form.scale
         case TensorScaled():
-            return rows * columns * ELEMENT + _scalars(form.extra is not None, cuts)
+            return rows * columns * ELEMENT + _scalars(form.extra is not None, parts)
         case ChannelScaled():
             size = rows * columns * ELEMENT + rows * FP32_SCALE
-            return size if form.extra is None else size + partitions(cuts) * FP32_SCALE
+            return size if form.extra is None else size + parts * FP32_SCALE
         case IntegerGroups():
             _whole_groups(form, cuts, tp)
             return replace(form, index=None).tensor_bytes(rows, columns)
         case Microscaled():
             packed = rows * ((columns * form.bits) // BYTE_BITS)
             size = packed + rows * (columns // form.block) * form.scale
-            return size if form.extra is None else size + partitions(cuts) * form.extra
+            return size if form.extra is None else size + parts * form.extra
         case _:
             raise not_loaded(form)
 
@@ -84,9 +74,9 @@ def not_loaded(form: TensorFormat) -> UsageError:
     )
 
 
-def _scalars(static: bool, cuts: Sequence[Cut]) -> Q:
+def _scalars(static: bool, parts: Q) -> Q:
     """A weight scale for each part, and an input scale where activations are scaled statically."""
-    each = partitions(cuts) * FP32_SCALE
+    each = parts * FP32_SCALE
     return 2 * each if static else each
 
 

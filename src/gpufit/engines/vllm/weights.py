@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gpufit.engines.vllm.cache_scales import cache_scale_bytes
+from gpufit.engines.vllm.class_facts import partitions, plain_here
 from gpufit.engines.vllm.expert_weights import expert_bytes, gathered
 from gpufit.engines.vllm.linear_weights import fused_module, linear_bytes, sixteen_bit
 from gpufit.engines.vllm.stage_parts import Stage, held, layer_count
@@ -43,13 +44,24 @@ class _Module:
 def weights_on_rank(model: Model, recipe: Recipe | None, spread: Spread, stage: Stage) -> RankWeights:
     """Parameters as created for loading on one rank of `stage`, before any kernel repacks them (B).
 
-    `recipe` says how the checkpoint stores each part; None: all in the model's dtype. Raises `UsageError` where vLLM would refuse the
-    degree of parallelism or the format.
+    `recipe` says how the checkpoint stores each part; None: all in the model's dtype, which is also what vLLM makes room for where it
+    does not see the quantisation. Raises `UsageError` where vLLM would refuse the degree of parallelism or the format.
     """
+    if not recognised(model):
+        recipe = None
     terms = [_bytes(model, m, spread) for m in _modules(model, recipe, stage)]
-    terms += cache_scale_bytes(model, spread, stage)
+    if recipe is not None:
+        terms += cache_scale_bytes(model, stage)
     created = total(terms).as_step("W", "weights created on one GPU")
     return RankWeights(created=created, terms=tuple(terms))
+
+
+def recognised(model: Model) -> bool:
+    """Whether vLLM sees that the checkpoint is quantised: MLX files and declarations that name no quantiser pass for plain ones.
+
+    Source: vLLM 0.33.0, transformers_utils/model_arch_config_convertor.py.
+    """
+    return model.published.signed and model.published.method != "mlx"
 
 
 def _modules(model: Model, recipe: Recipe | None, stage: Stage) -> Iterator[_Module]:
@@ -82,7 +94,7 @@ def _experts_path(module: str) -> str:
 
 def _formats(model: Model, recipe: Recipe | None, part: WeightPart, layers: tuple[int, ...]) -> Iterator[tuple[TensorFormat, tuple[int, ...]]]:
     """The formats in which vLLM creates a part, each with the layers that have it."""
-    if recipe is None or part.columns is None or not part.linear:
+    if recipe is None or part.columns is None or not part.linear or plain_here(part):
         yield _plain(model, part), layers
         return
     by_format: dict[int, tuple[TensorFormat, list[int]]] = {}
@@ -117,7 +129,7 @@ def _bytes(model: Model, module: _Module, spread: Spread) -> Q:
     elif isinstance(module.form, Plain):
         each = total(c.elements() for c in cuts) * module.form.bytes_per_element
     else:
-        each = linear_bytes(module.form, cuts, spread.tp)
+        each = linear_bytes(module.form, cuts, spread.tp, partitions(model, module.parts, spread.tp))
         copies = cuts[0].copies
         each = each if copies is None else copies * each
     if module.layers:
