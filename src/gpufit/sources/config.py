@@ -196,6 +196,7 @@ _INERT = frozenset(
     tie_encoder_decoder cross_attention_hidden_size num_beam_groups forced_bos_token_id forced_eos_token_id
     num_beams decoder_start_token_id attention_logits_soft_cap output_logits_soft_cap
     softmax_scale router_dtype moe_router_dtype js_config generation_config moe_layer_freq_unused use_mem_efficient_attn use_flash_attention
+    ignore_index
     """.split()
 )
 """Fields with a hinting name that change no byte: training, numerics, bookkeeping. A field's meaning decides, not its look."""

@@ -173,13 +173,16 @@ CLIP = class_defaults(
 INERT_VIT = ("num_attention_heads", "projection_dim")
 
 
-def siglip(d: Decoder, v: Config, prefix: str, *, head: bool = False, layers: Q | None = None, post_norm: bool = True,
+def siglip(d: Decoder, v: Config, prefix: str, *, head: bool | None = None, layers: Q | None = None, post_norm: bool = True,
            split: bool = True, known: dict[str, Default] = SIGLIP) -> Tower:  # fmt: skip
     """A SigLIP vision tower: patches with bias, learned positions, pre-norm blocks, a last norm.
 
-    `layers` where fewer blocks are kept than the config has. `head` adds the attention-pooling head.
+    `layers` where fewer blocks are kept than the config has. `head` adds the attention-pooling head;
+    None asks the config (`vision_use_head`, on by default).
     """
-    v.ignore(*INERT_VIT, "vision_use_head")
+    v.ignore(*INERT_VIT)
+    pooled = v.flag("vision_use_head", default=True) if head is None else head
+    v.ignore("vision_use_head")
     width = width_of(v, "hidden_size", default=known["hidden_size"])
     depth = depth_of(v, "num_hidden_layers", default=known["num_hidden_layers"])
     inner = inner_of(v, "intermediate_size", default=known["intermediate_size"])
@@ -195,7 +198,7 @@ def siglip(d: Decoder, v: Config, prefix: str, *, head: bool = False, layers: Q 
     t.mlp(inner)
     if post_norm:
         t.norm("last norm", "post_layernorm", bias=True)
-    if head:
+    if pooled:
         t.part("pooling probe", "head.probe", width)
         t.part("pooling in", "head.attention.in_proj_weight", 3 * width, width)
         t.part("pooling in bias", "head.attention.in_proj_bias", 3 * width)
@@ -277,3 +280,11 @@ def pixtral(d: Decoder, v: Config, prefix: str) -> Tower:
 def projector(d: Decoder, prefix: str, width: Q, label: str = "projector ") -> Tower:
     """An empty tower for what joins a tower to the text model: its matrices are added one by one and stand whole unless said."""
     return Tower(decoder=d, role=Role.PROJECTOR, prefix=prefix, width=width, depth=width, label=label)
+
+
+def feature_layers(config: Config, width: Q) -> Q:
+    """The width that the projector takes: one tower layer's output, or that of each layer in a `vision_feature_layer` list."""
+    value = config.raw("vision_feature_layer")
+    if not isinstance(value, list):
+        return width
+    return config.item(len(value), "vision_feature_layer", symbol="n_fl", label="tower layers whose output is joined") * width

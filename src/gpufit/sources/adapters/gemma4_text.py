@@ -7,7 +7,7 @@ from typing import Any
 from gpufit.errors import ConfigError
 from gpufit.layers.none import Shared
 from gpufit.model import Role, Shard
-from gpufit.quantity import Q
+from gpufit.quantity import NUMBER, Q, fact
 from gpufit.sources.adapters.gemma2 import SANDWICH
 from gpufit.sources.config import Config, Default
 from gpufit.sources.decoder import Decoder
@@ -49,12 +49,8 @@ def read(config: Config) -> Decoder:
     first = total - shared
     own = {word: tuple(i for i in layers if i < first) for word, layers in at.items()}
 
-    wide = config.count("global_head_dim", symbol="d_g", label="head dimension of full layers")
     same = config.flag("attention_k_eq_v")
-    kv_full = d.kv_heads
-    if same and config.has("num_global_key_value_heads"):
-        kv_full = config.count("num_global_key_value_heads", symbol="n_kvg", label="KV heads of full layers")
-    config.ignore("num_global_key_value_heads")
+    kv_full, wide = _full_heads(d, at[FULL], same)
     window = _window(config)
     attend(d, full=own[FULL], kv_heads=kv_full, head_dim=wide)
     attend(d, sliding=own[SLIDING], window=window)
@@ -72,7 +68,38 @@ def read(config: Config) -> Decoder:
         d.norm(name, f"layers.{{i}}.{module}", layers=d.all)
     d.norm("final norm", "norm")
     per_layer_embeddings(d)
+    if config.text("use_bidirectional_attention") == "vision":
+        where = config.where("use_bidirectional_attention")
+        d.extras["bidirectional_vision"] = fact(1, NUMBER, symbol="mm", name="image tokens attend both ways", origin=where)
     return d
+
+
+def _full_heads(d: Decoder, full: tuple[int, ...], same: bool) -> tuple[Q, Q]:
+    """KV heads and head dimension of full layers: as `per_layer_config` has them (files saved since transformers 5.2x), else by name."""
+    config = d.config
+    overrides = config.raw("per_layer_config")
+    names = ("num_global_key_value_heads", "global_head_dim")
+    if overrides is None:
+        wide = config.count(names[1], symbol="d_g", label="head dimension of full layers")
+        if same and config.has(names[0]):
+            return config.count(names[0], symbol="n_kvg", label="KV heads of full layers"), wide
+        config.ignore(names[0])
+        return d.need(d.kv_heads), wide
+    config.ignore(*names)
+    said = {int(k): v for k, v in overrides.items()} if isinstance(overrides, dict) else {}
+    first = said.get(full[0], {}) if full else {}
+    alike = sorted(said) == list(full) and all(v == first for v in said.values())
+    if not alike or not isinstance(first, dict) or not set(first) <= {"head_dim", "num_key_value_heads"}:
+        raise ConfigError(
+            f"{config.where('per_layer_config')} is {overrides!r}: expected equal heads for the full layers and nothing else",
+            hint="Gemma 4 files give all full layers one head_dim and one number of KV heads",
+        )
+    kv, dim = d.need(d.kv_heads), d.need(d.head_dim)
+    if "num_key_value_heads" in first:
+        kv = config.item(first["num_key_value_heads"], "per_layer_config", symbol="n_kvg", label="KV heads of full layers")
+    if "head_dim" in first:
+        dim = config.item(first["head_dim"], "per_layer_config", symbol="d_g", label="head dimension of full layers")
+    return kv, dim
 
 
 def _window(config: Config) -> Q | None:

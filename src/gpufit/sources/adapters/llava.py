@@ -1,0 +1,62 @@
+"""LLaVA and its relatives: a CLIP, SigLIP or Pixtral tower and a two-layer projection before the text model."""
+
+from __future__ import annotations
+
+from gpufit.errors import ConfigError
+from gpufit.model import Role, Shard
+from gpufit.sources.config import Config, Default
+from gpufit.sources.decoder import Decoder
+from gpufit.sources.nested import outer_tied, text_model
+from gpufit.sources.towers import Tower, clip, feature_layers, pixtral, projector, siglip
+
+MODEL_TYPES = ("llava", "llava_next", "llava_next_video", "llava_onevision", "vipllava", "video_llava")
+ARCHITECTURES = (
+    "LlavaForConditionalGeneration", "LlavaNextForConditionalGeneration", "LlavaNextVideoForConditionalGeneration",
+    "LlavaOnevisionForConditionalGeneration",
+)  # fmt: skip
+INERT = frozenset({"use_image_newline_parameter"})
+
+
+def vision_tower(d: Decoder, v: Config, prefix: str) -> Tower:
+    """The tower that the nested config names. A LLaVA uses a CLIP tower's last norm as little as its projection, but files hold it."""
+    kind = v.text("model_type") or "clip_vision_model"
+    if kind == "pixtral":
+        return pixtral(d, v, prefix)
+    if kind in ("clip_vision_model", "clip"):
+        return clip(d, v, prefix + "vision_model.")
+    if kind in ("siglip_vision_model", "siglip"):
+        return siglip(d, v, prefix + "vision_model.")
+    raise ConfigError(
+        f"{v.where('model_type')} is {kind!r}, a vision tower that is not known", hint="clip, siglip and pixtral towers are"
+    )
+
+
+def read(config: Config) -> Decoder:
+    """Unties by default. The image newline of the later ones is one vector of the text width."""
+    config.ignore(
+        "vocab_size",
+        "image_seq_length",
+        "hidden_size",
+        "image_grid_pinpoints",
+        "video_seq_length",
+        "spatial_pool_mode",
+        "spatial_pool_stride",
+    )
+    kind = config.text("model_type") or ""
+    if kind in ("vipllava", "video_llava"):
+        raise ConfigError(
+            f"model_type {kind!r} is not read yet: its projector differs from LLaVA's",
+            hint="llava, llava_next and llava_onevision are",
+        )
+    tied = outer_tied(config, Default(value=False, source="LlavaConfig (transformers 5.24.0)"))
+    d = text_model(config, inside="language_model.", model_type="llama", tied=tied)
+    v = config.sub("vision_config")
+    if v is not None:
+        tower = vision_tower(d, v, "vision_tower.")
+        bias = config.flag("multimodal_projector_bias", default=True)
+        p = projector(d, "multi_modal_projector.", tower.width)
+        p.matrix("in", "linear_1", d.hidden, feature_layers(config, tower.width), bias=bias, shard=Shard.COLUMN)
+        p.matrix("out", "linear_2", d.hidden, d.hidden, bias=bias, shard=Shard.ROW)
+        if kind != "llava":
+            d.part("image newline", Role.PROJECTOR, "/image_newline", d.hidden)
+    return d
