@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpufit.layers.gated_delta import GatedDelta
+from gpufit.layers.kda import Kda
 from gpufit.layers.mamba1 import Mamba1
 from gpufit.layers.mamba2 import Mamba2
 from gpufit.layers.short_conv import ShortConv
@@ -133,3 +134,32 @@ def short_conv_mixer(d: Decoder, layers: Layers, kind: ShortConv, *, bias: bool,
     if bias:
         d.part("conv bias", role, f"{module}.conv.bias", kind.channels, layers=at, shard=Shard.COLUMN)
     d.linear("conv out_proj", role, f"{module}.out_proj", d.hidden, kind.channels, layers=at, shard=Shard.ROW, bias=bias)
+
+
+def kda_mixer(d: Decoder, layers: Layers, kind: Kda, *, low_rank_gate: bool, low_rank_decay: bool = True, module: str = "layers.{i}.self_attn") -> None:
+    """Kimi Delta Attention layers: projections, three convolutions, decay, output gate, gated norm, and the kind.
+
+    Decay and output gate come through a bottleneck of head_dim where they are low-rank, whose first half is whole on every rank.
+    Convolutions, dt_bias and A_log are kept at fp32 (vLLM 0.33.0: models/kimi_k3, bailing_moe_v3.py).
+    """
+    at = tuple(layers)
+    if not at:
+        return
+    d.layer(kind, at)
+    width = (kind.heads * kind.head_dim).as_step("I_m", "width of a delta-attention layer")
+    role, split = Role.STATE, Shard.COLUMN
+    for name in ("q_proj", "k_proj", "v_proj"):
+        d.linear(f"linear {name}", role, f"{module}.{name}", width, d.hidden, layers=at, shard=split)
+    for name in ("q_conv1d", "k_conv1d", "v_conv1d"):
+        d.part(name, role, f"{module}.{name}", width, kind.kernel, layers=at, shard=split, dtype="fp32")
+    for letter, low in (("f", low_rank_decay), ("g", low_rank_gate)):
+        if low:
+            d.linear(f"{letter}_a_proj", role, f"{module}.{letter}_a_proj", kind.head_dim, d.hidden, layers=at, shard=Shard.REPLICATED)
+            d.linear(f"{letter}_b_proj", role, f"{module}.{letter}_b_proj", width, kind.head_dim, layers=at, shard=split)
+        else:
+            d.linear(f"linear {letter}_proj", role, f"{module}.{letter}_proj", width, d.hidden, layers=at, shard=split)
+    d.linear("b_proj", role, f"{module}.b_proj", kind.heads, d.hidden, layers=at, shard=split)
+    d.part("dt_bias", role, f"{module}.dt_bias", width, layers=at, shard=split, dtype="fp32")
+    d.part("A_log", role, f"{module}.A_log", kind.heads, layers=at, shard=split, dtype="fp32")
+    d.norm("mixer norm", f"{module}.o_norm", layers=at, size=kind.head_dim)
+    d.linear("linear o_proj", role, f"{module}.o_proj", d.hidden, width, layers=at, shard=Shard.ROW)
