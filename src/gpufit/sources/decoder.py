@@ -278,7 +278,7 @@ class Decoder:
 
 LAYER_NAMES = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 HEAD_NAMES = ("num_attention_heads", "n_head", "n_heads", "num_heads")
-HIDDEN_NAMES = ("hidden_size", "n_embd", "n_embed", "d_model")
+HIDDEN_NAMES = ("hidden_size", "n_embd", "n_embed", "d_model", "dim")
 CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_sequence_length", "seq_length")
 
 

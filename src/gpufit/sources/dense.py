@@ -82,12 +82,12 @@ def top_of(config: Config) -> str:
     )
 
 
-def labels(config: Config) -> Q:
-    """The outputs of a classification head: `num_labels`, the length of `id2label`, or the two that every class starts from."""
+def labels(config: Config, *, otherwise: int = 2) -> Q:
+    """The outputs of a classification head: `num_labels`, the length of `id2label`, or the two that most classes start from."""
     named = config.raw("id2label")
     config.ignore("label2id")
     if config.has("num_labels") or not isinstance(named, dict):
-        default = Default(value=2, source="PreTrainedConfig (transformers 5.24.0)")
+        default = Default(value=otherwise, source="PreTrainedConfig (transformers 5.24.0)")
         return config.count("num_labels", symbol="n_l", label="labels", default=default)
     return config.item(len(named), "id2label", symbol="n_l", label="labels")
 
