@@ -83,7 +83,7 @@ class GgufHeader:
 class Window:
     """The front of a file, read as far as needed. `more(position, size)` gives the next bytes, at least one unless the file ends.
 
-    `ask` is set by the reader: bytes that the rest of the header has at least, so that few requests are made and none reaches into
+    `reaches` is set by the reader: a position up to which the header surely goes, so that few requests are made and none reaches into
     the weights.
     """
 
@@ -94,7 +94,7 @@ class Window:
         self._at = 0
         self._before = 0
         self._least = least
-        self.ask: Callable[[], int] = lambda: 24
+        self.reaches: Callable[[], int] = lambda: 24
 
     @property
     def position(self) -> int:
@@ -119,7 +119,7 @@ class Window:
                 raise ConfigError(
                     f"the header of {self.where} passes {MOST_HEADER >> 20} MiB", hint="no published one does: the file is damaged"
                 )
-            got = self._more(start, max(size - have, min(self.ask() - have, 16 << 20), self._least))
+            got = self._more(start, max(size - have, min(self.reaches() - start, 16 << 20), self._least))
             if not got:
                 raise ConfigError(f"{self.where} ends inside its header, after {start:,} bytes", hint="finish the download")
             parts.append(got)
@@ -163,12 +163,14 @@ def parse(window: Window) -> GgufHeader:
     metadata: dict[str, Any] = {}
     for i in range(entry_count):
         rest = (entry_count - i - 1) * _LEAST_ENTRY + after
-        window.ask = partial(int, rest + _LEAST_ENTRY)
+        window.reaches = partial(int, window.position + _LEAST_ENTRY + rest)
         key = window.text()
         metadata[key] = _value(window, window.number("I", 4), rest)
     tensors = []
+    front = window.position
     for i in range(tensor_count):
-        window.ask = partial(int, (tensor_count - i) * _LEAST_TENSOR)
+        mean = (window.position - front) // i * 7 // 8 if i else 0
+        window.reaches = partial(int, window.position + (tensor_count - i) * max(_LEAST_TENSOR, mean))
         tensors.append(_tensor(window))
     alignment = metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1:
@@ -189,7 +191,7 @@ def _value(window: Window, kind: int, rest: int, depth: int = 0) -> Any:
         raise window.broken(f"an array of {length:,} entries")
     if inner in SCALARS:
         code, size = SCALARS[inner]
-        window.ask = partial(int, length * size + rest)
+        window.reaches = partial(int, window.position + length * size + rest)
         body = window.take(length * size)
         return list(struct.unpack(f"<{length}{code}", body)) if length <= _KEPT else Passed(length)
     keep = length <= _KEPT
@@ -197,14 +199,14 @@ def _value(window: Window, kind: int, rest: int, depth: int = 0) -> Any:
     start = window.position
     done = 0
 
-    def left() -> int:
+    def reached() -> int:
         """Entries so far tell how long the others are; a little less than that is asked for."""
         mean = (window.position - start) // done * 31 // 32 if done else 8
-        return (length - done) * max(8, mean) + rest
+        return window.position + (length - done - 1) * max(8, mean) + rest
 
     if depth == 0:
-        window.ask = left
-    for done in range(length):  # noqa: B007 (read by left)
+        window.reaches = reached
+    for done in range(length):  # noqa: B007 (read by reached)
         if inner == STRING and not keep:
             window.take(window.number("Q", 8))
         else:

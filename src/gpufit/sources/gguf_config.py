@@ -6,6 +6,7 @@ metadata does not say is read off the tensors: tied heads, biases, the vocabular
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -309,4 +310,19 @@ def config_of(header: GgufHeader) -> Fields:
             f"{header.where}: GGUF architecture {arch!r} is not known" if arch else f"{header.where} names no architecture",
             hint=f"its KV cache is not guessed; known are {', '.join(sorted(BUILDERS))}. The model's config.json may be readable",
         )
-    return build(Keys(header))
+    keys = Keys(header)
+    _hold_to_blocks(keys)
+    return build(keys)
+
+
+def _hold_to_blocks(keys: Keys) -> None:
+    """Refuses a file that has not tensors for every layer that its metadata counts."""
+    if keys.raw("block_count") is None:
+        return  # the family's reader says what is missing
+    stated = keys.need("block_count")
+    stored = {int(m[1]) for name in keys.tensors if (m := re.match(r"blk\.(\d+)\.", name))}
+    if stored != set(range(len(stored))) or len(stored) not in (stated, keys.layers):
+        raise ConfigError(
+            f"{keys.header.where} counts {stated:,} layers and has tensors for {len(stored):,}",
+            hint="the file is damaged, or a part of a split model",
+        )

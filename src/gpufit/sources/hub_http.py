@@ -187,6 +187,8 @@ class Hub:
             raise Fault(f"no answer within {silence:g} s") from None
         except Exception as error:
             raise _as_fault(error, silence) from None
+        if span is not None and reply.status == 200 and "html" in reply.headers.get("content-type", ""):
+            raise Fault("it sent an HTML page instead of a part of the file")
         if reply.status in RETRIED:
             raise Fault(f"it answered {reply.status}", wait=_retry_after(reply.headers) if reply.status in (429, 503) else None)
         return reply
