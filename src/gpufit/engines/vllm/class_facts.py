@@ -7,11 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 
+from gpufit.engines.vllm.linear_weights import sixteen_bit
+from gpufit.formats.microscaling import Microscaled
+from gpufit.formats.recipe import ByModule
+from gpufit.formats.tensor import Plain, TensorFormat
+from gpufit.layers.kda import Kda
 from gpufit.layers.mamba1 import Mamba1
 from gpufit.layers.mamba2 import Mamba2
-from gpufit.model import Model, Role, Shard, WeightPart
-from gpufit.quantity import NUMBER, Q, fact
+from gpufit.model import TOWERS, Model, Role, Shard, WeightPart
+from gpufit.quantity import BYTE, NUMBER, Q, ceil_div, fact, round_up
 
 _BARE_DECODERS = ("LlamaModel", "MistralModel", "Qwen2Model", "Gemma2Model")
 """Architectures without an output head that vLLM runs with the language model's class, head and all (registry.py)."""
@@ -47,22 +53,45 @@ def _counted(model: Model, part: WeightPart, tp: Q) -> int:
     return _FUSED_IN_FILE.get(last, 1)
 
 
-def class_parts(model: Model) -> Iterator[WeightPart]:
-    """The parts of a model as vLLM's class creates them."""
+def class_parts(model: Model, tp: Q) -> Iterator[WeightPart]:
+    """The parts of a model as vLLM's class creates them on a rank of `tp`."""
+    whole_tower = _unsplit_tower(model, tp)
     for part in model.parts:
         if part.module in _TOWER_BUFFERS or (part.buffer and model.architecture in _TRANSFORMERS_BACKEND):
             continue
+        if whole_tower and part.role is Role.VISION:
+            part = replace(part, shard=Shard.REPLICATED)
+        elif part.module.endswith(".attn.attn_sink"):
+            part = _padded_sinks(part, tp)
         yield part
     yield from _shared_values(model)
     yield from _head_of_bare(model)
+    yield from _key_biases(model)
+    yield from _aligned_mixers(model, tp)
 
 
-def plain_here(part: WeightPart) -> bool:
-    """Whether vLLM keeps a part at 16 bit whatever its file has: the indexer's key projection, fused with its head weights.
+def format_here(model: Model, part: WeightPart, published: TensorFormat) -> TensorFormat:
+    """The format in which vLLM creates a part whose file has `published`.
 
-    Source: models/deepseek_v32, where the two are one module without quantisation.
+    The indexer's key projection is one module with its head weights, and that is not quantised (models/deepseek_v32). FP8 lists are
+    taken name by name, so that a whole tower named in one keeps nothing at 16 bit (quantization/fp8.py, "exact"; Mistral 3 names its
+    tower so). Weight-only NVFP4 of modelopt makes room for an input scale all the same, at 16 bit (modelopt.py _DropInputScale).
     """
-    return part.role is Role.INDEXER and part.module.endswith(".wk")
+    if part.role is Role.INDEXER and part.module.endswith(".wk"):
+        return sixteen_bit(model.dtype)
+    known = model.published
+    if isinstance(published, Plain) and part.role in TOWERS and known.method == "fp8" and model.family == "mistral3":
+        recipe = known.recipe
+        return recipe.default if isinstance(recipe, ByModule) and recipe.default is not None else published
+    if isinstance(published, Microscaled) and known.method.startswith("modelopt") and published.extra is not None and int(published.extra) == 4:
+        return _weight_only(published)
+    return published
+
+
+@cache
+def _weight_only(form: Microscaled) -> Microscaled:
+    scale = fact(4 + 2, BYTE, symbol="z_t", name="global scale and unused input scale", origin="vLLM 0.33.0, modelopt.py W4A16_NVFP4")
+    return replace(form, extra=scale)
 
 
 def has_output_head(model: Model) -> bool:
@@ -93,3 +122,43 @@ def _head_of_bare(model: Model) -> Iterator[WeightPart]:
         yield WeightPart(
             name="output head", role=Role.HEAD, module="lm_head", rows=rows, columns=model.hidden_size, shard=Shard.VOCAB, linear=True
         )
+
+
+def _key_biases(model: Model) -> Iterator[WeightPart]:
+    """Biases of Whisper's key projections, which the fused module has and the file has not (whisper.py)."""
+    if model.family != "whisper":
+        return
+    for part in model.parts:
+        if part.module.endswith(".k_proj"):
+            yield replace(part, name=f"{part.name} bias", module=f"{part.module}.bias", columns=None, linear=False)
+
+
+def _unsplit_tower(model: Model, tp: Q) -> bool:
+    """Whether the tower is whole on every rank because its heads do not divide (vision.py is_vit_use_data_parallel)."""
+    heads = model.extras.get("tower_heads")
+    return heads is not None and int(heads) % int(tp) != 0
+
+
+_SINK_ROWS = fact(64, NUMBER, symbol="p_s", name="heads to which sinks are padded", origin="vLLM 0.33.0, deepseek_v4: FlashMLA takes 64 or 128")
+
+
+def _padded_sinks(part: WeightPart, tp: Q) -> WeightPart:
+    """Attention sinks of DeepSeek-V4: one a head, padded to what the decode kernel takes (models/deepseek_v4/nvidia/flashmla.py)."""
+    return replace(part, rows=round_up(ceil_div(part.rows, tp), _SINK_ROWS), shard=Shard.REPLICATED)
+
+
+def _aligned_mixers(model: Model, tp: Q) -> Iterator[WeightPart]:
+    """Rows that fill the fused input projection of Kimi-K3's linear attention to a multiple of 16 (models/kimi_k3/nvidia/kda.py)."""
+    if not model.family.startswith("kimi_k3"):
+        return
+    for group in model.layers:
+        kind = group.kind
+        if not isinstance(kind, Kda):
+            continue
+        rows = (4 * kind.heads * kind.head_dim + kind.heads) // tp + kind.head_dim
+        padding = round_up(rows, 16) - rows
+        if int(padding):
+            yield WeightPart(
+                name="padding of the fused projection", role=Role.STATE, module="in_proj_qkvgfab", rows=padding, columns=model.hidden_size,
+                layers=group.indices,
+            )  # fmt: skip

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 
-from gpufit.engines.vllm.linear_weights import BYTE_BITS, ELEMENT, FP32_SCALE, not_loaded
+from gpufit.engines.vllm.linear_weights import BYTE_BITS, ELEMENT, FP32_SCALE, block_scale, not_loaded
 from gpufit.engines.vllm.weight_shards import Cut, Spread
 from gpufit.errors import UsageError
 from gpufit.formats.eight_bit import BlockScaled, ChannelScaled, TensorScaled
@@ -101,7 +101,7 @@ def _weights(form: TensorFormat, e: Experts, spread: Spread) -> Q:
         case Plain():
             return e.matrices(form.bytes_per_element)
         case BlockScaled():
-            return e.matrices(ELEMENT) + _block_scales(form, e, spread) * form.scale
+            return e.matrices(ELEMENT) + _block_scales(form, e, spread) * block_scale(form)
         case TensorScaled():
             scales = e.count * (e.shards + 1) * FP32_SCALE
             size = e.matrices(ELEMENT) + scales

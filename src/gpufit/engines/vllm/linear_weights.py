@@ -49,7 +49,7 @@ def linear_bytes(form: TensorFormat, cuts: Sequence[Cut], tp: Q, parts: Q) -> Q:
         case BlockScaled():
             _whole_blocks(form, cuts, tp)
             scales = ceil_div(rows, form.block_rows) * ceil_div(columns, form.block_columns)
-            return rows * columns * ELEMENT + scales * form.scale
+            return rows * columns * ELEMENT + scales * block_scale(form)
         case TensorScaled():
             return rows * columns * ELEMENT + _scalars(form.extra is not None, parts)
         case ChannelScaled():
@@ -64,6 +64,11 @@ def linear_bytes(form: TensorFormat, cuts: Sequence[Cut], tp: Q, parts: Q) -> Q:
             return size if form.extra is None else size + parts * form.extra
         case _:
             raise not_loaded(form)
+
+
+def block_scale(form: BlockScaled) -> Q:
+    """Bytes of one block scale: fp32 even where the file has 16 bit, but the one-byte powers of two of DeepSeek-V4 stay what they are."""
+    return form.scale if int(form.scale) == 1 else FP32_SCALE
 
 
 def not_loaded(form: TensorFormat) -> UsageError:

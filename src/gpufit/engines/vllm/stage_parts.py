@@ -24,13 +24,13 @@ class Stage:
         return self.first and self.last
 
 
-def held(model: Model, stage: Stage) -> Iterator[tuple[WeightPart, tuple[int, ...]]]:
+def held(model: Model, stage: Stage, tp: Q) -> Iterator[tuple[WeightPart, tuple[int, ...]]]:
     """The parts on a stage with the layers in which they stand there; no layers for a part that stands once.
 
     Towers are loaded on the first stage. An embedding that is also the output head has a copy on a last stage of its own.
     Source: vLLM 0.33.0, the classes' own get_pp_group() conditions, as its planner's weights per stage show them.
     """
-    for part in class_parts(model):
+    for part in class_parts(model, tp):
         if part.layers and part.role not in TOWERS:
             here = part.layers if stage.whole else tuple(i for i in part.layers if i in stage.layers)
             if here:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gpufit.engines.vllm.cache_scales import cache_scale_bytes
-from gpufit.engines.vllm.class_facts import partitions, plain_here
+from gpufit.engines.vllm.class_facts import format_here, partitions
 from gpufit.engines.vllm.expert_weights import expert_bytes, gathered
 from gpufit.engines.vllm.linear_weights import fused_module, linear_bytes, sixteen_bit
 from gpufit.engines.vllm.stage_parts import Stage, held, layer_count
@@ -49,7 +49,7 @@ def weights_on_rank(model: Model, recipe: Recipe | None, spread: Spread, stage: 
     """
     if not recognised(model):
         recipe = None
-    terms = [_bytes(model, m, spread) for m in _modules(model, recipe, stage)]
+    terms = [_bytes(model, m, spread) for m in _modules(model, recipe, spread.tp, stage)]
     if recipe is not None:
         terms += cache_scale_bytes(model, stage)
     created = total(terms).as_step("W", "weights created on one GPU")
@@ -64,10 +64,10 @@ def recognised(model: Model) -> bool:
     return model.published.signed and model.published.method != "mlx"
 
 
-def _modules(model: Model, recipe: Recipe | None, stage: Stage) -> Iterator[_Module]:
+def _modules(model: Model, recipe: Recipe | None, tp: Q, stage: Stage) -> Iterator[_Module]:
     """The modules of a stage: unquantised parts one by one, quantised ones fused as vLLM fuses them."""
     fused: dict[tuple[object, ...], _Module] = {}
-    for part, layers in held(model, stage):
+    for part, layers in held(model, stage, tp):
         for form, where in _formats(model, recipe, part, layers):
             key = _key(part, form, where)
             if key in fused:
@@ -94,12 +94,12 @@ def _experts_path(module: str) -> str:
 
 def _formats(model: Model, recipe: Recipe | None, part: WeightPart, layers: tuple[int, ...]) -> Iterator[tuple[TensorFormat, tuple[int, ...]]]:
     """The formats in which vLLM creates a part, each with the layers that have it."""
-    if recipe is None or part.columns is None or not part.linear or plain_here(part):
+    if recipe is None or part.columns is None or not part.linear:
         yield _plain(model, part), layers
         return
     by_format: dict[int, tuple[TensorFormat, list[int]]] = {}
     for layer in layers or (None,):
-        form = recipe.format_of(part, layer)
+        form = format_here(model, part, recipe.format_of(part, layer))
         if isinstance(form, Plain):
             form = _plain(model, part)
         found = by_format.setdefault(id(form), (form, []))
