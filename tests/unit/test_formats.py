@@ -180,6 +180,16 @@ def test_every_expert_by_number_means_the_experts() -> None:
         Names(named[:3]).match(experts, 0)
 
 
+def test_layers_of_a_tower_are_meant_together() -> None:
+    """A part that stands for all layers of a tower is kept when the list names each of them, refused when it names some."""
+    tower = part("vision_model.model.layers.{e}.mlp.fc1", role=Role.VISION, copies=3)
+    named = [f"vision_model.model.layers.{e}.mlp.fc1" for e in range(3)]
+    assert Names(named).match(tower, None)
+    assert Names(["vision_model"]).match(tower, None)
+    with pytest.raises(ConfigError, match="2 of the 3 modules"):
+        Names(named[1:]).match(tower, None)
+
+
 def test_a_broken_expression_is_refused() -> None:
     """An expression that does not compile is an error about the config, never a traceback."""
     with pytest.raises(ConfigError, match="no regular expression"):

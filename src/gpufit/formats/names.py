@@ -60,7 +60,7 @@ def rootless(path: Path) -> Path:
 @lru_cache(maxsize=65536)
 def module_path(module: str, layer: int | None) -> str:
     """The published path of a part in one layer, the expert's number left out."""
-    path = module.replace(".{e}", "")
+    path = module.replace("experts.{e}", "experts")
     return path if layer is None else path.replace("{i}", str(layer))
 
 
@@ -115,8 +115,21 @@ class Names:
             self.experts.setdefault(key, set()).add(int(found.group(1)))
 
     def match(self, part: WeightPart, layer: int | None) -> bool:
-        """Whether the list means this part in this layer."""
-        names, parts = _spellings(module_path(part.module, layer))
+        """Whether the list means this part in this layer; a part that stands for several numbered modules must be meant whole."""
+        path = module_path(part.module, layer)
+        if "{e}" not in path:
+            return self._meant(path, part)
+        count = int(part.copies) if part.copies is not None else 1
+        hits = sum(self._meant(path.replace("{e}", str(e)), part) for e in range(count))
+        if 0 < hits < count:
+            raise ConfigError(
+                f"quantization_config names {hits} of the {count} modules {part.module.replace('{e}', 'N')}",
+                hint="modules of one kind in different formats are not supported there from the config alone; use the file sizes",
+            )
+        return hits == count
+
+    def _meant(self, path: str, part: WeightPart) -> bool:
+        names, parts = _spellings(path)
         return any(self._one(n, part) for n in names) or (bool(parts) and all(self._one(p, part) for p in parts))
 
     def _one(self, path: Path, part: WeightPart) -> bool:
@@ -159,7 +172,7 @@ class Names:
             return False
         bare = ".".join(rootless(path))
         texts = {".".join(path), bare, "model." + bare, "language_model.model." + bare, "model.language_model." + bare}
-        count = int(part.copies) if "{e}" in part.module and part.copies is not None else 0
+        count = int(part.copies) if "experts.{e}" in part.module and part.copies is not None else 0
         if count:
             return self._experts_expressed(texts, count)
         return any(r.match(t) for t in texts for r in self.regexes)

@@ -12,7 +12,10 @@ from gpufit.quantity import BIT_PER_BYTE, BYTE, Q, ceil, fact
 _SIXTEEN = fact(2, BYTE, symbol="w16", name="bytes of one 16-bit weight", origin="16-bit formats")
 _EIGHT = Q(8, BIT_PER_BYTE, "const")
 
-LADDER_BITS = {"fp32": 32, "bf16": 16, "fp16": 16, "int8": 8, "fp8": 8, "nvfp4": 4, "mxfp4": 4, "int4": 4}
+LADDER_BITS = {
+    "fp32": 32, "bf16": 16, "fp16": 16, "int8": 8, "fp8": 8, "mxfp8": 8, "int7": 7, "int6": 6, "mxfp6": 6, "int5": 5, "nvfp4": 4, "mxfp4": 4,
+    "int4": 4, "nf4": 4, "fp4": 4, "int3": 3, "int2": 2, "aqlm": 2,
+}  # fmt: skip
 """Bits of one element, for "lower than the published format"."""
 
 
@@ -20,7 +23,7 @@ def published_weights(model: Model) -> WeightChoice:
     """The checkpoint as published.
 
     With a recipe the bytes are the sum over parts, each in its stored format; an unquantised checkpoint is parameters x bytes. Without
-    either, the size that the file list or index gave. Draft (multi-token-prediction) layers are not loaded and not counted.
+    either, the size that the file list or index gave; without that, the format in general, as an assumption. Draft (multi-token-prediction) layers are not loaded and not counted.
     """
     known = model.published
     if known.recipe is not None:
@@ -34,6 +37,10 @@ def published_weights(model: Model) -> WeightChoice:
         return WeightChoice(
             format=known.format, bytes=known.bytes.as_step("W", "weights, as the checkpoint's files hold them"), published=True
         )
+    generic = WEIGHT_FORMATS.get(known.format)
+    if generic is not None:
+        said = f"{known.detail or known.format}: taken as {generic.source}, embedding and output head at 16 bit"
+        return WeightChoice(format=known.format, bytes=_quantised_bytes(model, generic), published=True, note=known.detail, assumption=said)
     raise UsageError(
         f"{model.id}: the bytes of its published format ({known.format}) are not known",
         hint="name a format, as in --weights bf16",
