@@ -13,8 +13,8 @@ _SIXTEEN = fact(2, BYTE, symbol="w16", name="bytes of one 16-bit weight", origin
 _EIGHT = Q(8, BIT_PER_BYTE, "const")
 
 LADDER_BITS = {
-    "fp32": 32, "bf16": 16, "fp16": 16, "int8": 8, "fp8": 8, "mxfp8": 8, "int7": 7, "int6": 6, "mxfp6": 6, "int5": 5, "nvfp4": 4, "mxfp4": 4,
-    "int4": 4, "nf4": 4, "fp4": 4, "int3": 3, "int2": 2, "aqlm": 2,
+    "fp32": 32, "bf16": 16, "fp16": 16, "int8": 8, "fp8": 8, "mxfp8": 8, "int7": 7, "int6": 6, "mxfp6": 6, "int5": 5,
+    "nvfp4": 4, "mxfp4": 4, "int4": 4, "nf4": 4, "fp4": 4, "int3": 3, "int2": 2, "aqlm": 2,
 }  # fmt: skip
 """Bits of one element, for "lower than the published format"."""
 
