@@ -14,12 +14,14 @@ import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from gpufit.engines.vllm.constants import Constants
 from gpufit.engines.vllm.plan import CachePlan, NoPlan, longest_context, plan_cache
+from gpufit.engines.vllm.refusals import checkpoint_refusals
 from gpufit.engines.vllm.settings import VllmSettings, setting, vllm_settings
 from gpufit.errors import GpufitError
 from gpufit.hardware import Gpu
@@ -115,8 +117,8 @@ def settings_of(record: Record) -> VllmSettings:
         # A length that the planner found itself: it is searched for below the model's own.
         length = record.get("model_limit", length)
     dtype = record.get("kv_dtype", "auto")
-    made = vllm_settings(tensor_parallel=record["tp"], max_model_len=length or None, kv_cache_dtype=None if dtype == "auto" else dtype, **values)
-    return made
+    values["kv_cache_dtype"] = None if dtype == "auto" else dtype
+    return vllm_settings(tensor_parallel=record["tp"], max_model_len=length or None, **values)
 
 
 def memory_of(record: Record) -> int:
@@ -128,7 +130,9 @@ def memory_of(record: Record) -> int:
 def planned(record: Record, settings: VllmSettings) -> CachePlan | NoPlan:
     """gpufit's plan for one record."""
     available = fact(memory_of(record), BYTE, symbol="P", name="memory for the cache", origin="the oracle's setting")
-    return plan_cache(model_of(record["model"]), gpu_of(record.get("settings", {}).get("gpu")), settings, available, constants=constants())
+    return plan_cache(
+        model_of(record["model"]), gpu_of(record.get("settings", {}).get("gpu")), settings, available, constants=constants()
+    )
 
 
 def differences(record: Record) -> list[str]:
@@ -141,11 +145,8 @@ def differences(record: Record) -> list[str]:
         longest = longest_context(plan)
         if longest != record["max_model_len"]:
             return [f"longest length {longest}, planner {record['max_model_len']}"]
-        from dataclasses import replace
-
-        plan = planned(record, replace(settings, max_model_len=setting("max_model_len", longest)))  # type: ignore[assignment]
+        plan = planned(record, replace(settings, max_model_len=setting("max_model_len", longest)))
         assert isinstance(plan, CachePlan)
-        # The batch was settled before the length was: tokens and concurrency follow from the blocks alone.
     found = []
     if not record.get("fits", True):
         if plan.fits:
@@ -229,8 +230,11 @@ def compare_refusals(only: str) -> None:
             except GpufitError:
                 counts["unread"] += 1
                 continue
-            plans = [planned(one, settings_of(one)) for tp in tps for dtype in dtypes for one in [record | {"tp": tp, "kv_dtype": dtype}]]
-            refused = [isinstance(p, NoPlan) for p in plans]
+            plans = [
+                planned(one, settings_of(one)) for tp in tps for dtype in dtypes for one in [record | {"tp": tp, "kv_dtype": dtype}]
+            ]
+            unserved = bool(checkpoint_refusals(model_of(record["model"]), constants()))
+            refused = [unserved or isinstance(p, NoPlan) for p in plans]
             counts["refused alike" if all(refused) else "accepted here"] += 1
             if not all(refused):
                 lines.append(f"    {record['model']} tp {tps} {dtypes} {record.get('setting', '')}: {record['reason'][:140]!r}")

@@ -53,7 +53,9 @@ class Models:
 
 
 def predicted(model: Model, tp: int) -> int:
-    spread = Spread(tp=fact(tp, NUMBER, symbol="tp", name="tp", origin="record"), dp=fact(1, NUMBER, symbol="dp", name="dp", origin="record"))
+    spread = Spread(
+        tp=fact(tp, NUMBER, symbol="tp", name="tp", origin="record"), dp=fact(1, NUMBER, symbol="dp", name="dp", origin="record")
+    )
     stage = Stage(layers=range(int(model.num_layers)))
     return int(weights_on_rank(model, model.published.recipe, spread, stage).created)
 
