@@ -56,7 +56,7 @@ def _counted(model: Model, part: WeightPart, tp: Q) -> int:
 def class_parts(model: Model, tp: Q) -> Iterator[WeightPart]:
     """The parts of a model as vLLM's class creates them on a rank of `tp`."""
     whole_tower = _unsplit_tower(model, tp)
-    for part in model.parts:
+    for part in _without_poolers(model):
         if part.module in _TOWER_BUFFERS or (part.buffer and model.architecture in _TRANSFORMERS_BACKEND):
             continue
         if whole_tower and part.role is Role.VISION:
@@ -79,13 +79,18 @@ def format_here(model: Model, part: WeightPart, published: TensorFormat) -> Tens
     """
     if part.role is Role.INDEXER and part.module.endswith(".wk"):
         return sixteen_bit(model.dtype)
-    known = model.published
-    if isinstance(published, Plain) and part.role in TOWERS and known.method == "fp8" and model.family == "mistral3":
-        recipe = known.recipe
+    if isinstance(published, Plain) and _listed_by_tree(model, part):
+        recipe = model.published.recipe
         return recipe.default if isinstance(recipe, ByModule) and recipe.default is not None else published
-    if isinstance(published, Microscaled) and known.method.startswith("modelopt") and published.extra is not None and int(published.extra) == 4:
+    if isinstance(published, Microscaled) and model.published.method.startswith("modelopt") and published.extra is not None and int(published.extra) == 4:
         return _weight_only(published)
     return published
+
+
+def _listed_by_tree(model: Model, part: WeightPart) -> bool:
+    return (
+        model.published.method == "fp8" and model.family == "mistral3" and part.role in TOWERS and not part.module.endswith("merging_layer")
+    )
 
 
 @cache
@@ -97,8 +102,12 @@ def _weight_only(form: Microscaled) -> Microscaled:
 def has_output_head(model: Model) -> bool:
     """Whether the embedding serves as the output head of a language model (embedding and scoring models have none)."""
     bare = model.architecture.endswith("Model") and model.architecture not in _BARE_DECODERS
-    scoring = any(p.role is Role.HEAD and p.shard is not Shard.VOCAB for p in model.parts)
-    return model.tied and not bare and not scoring
+    return model.tied and not bare and not scores(model)
+
+
+def scores(model: Model) -> bool:
+    """Whether the model classifies or scores: its heads are created in the head dtype of pooling models, fp32."""
+    return any(word in model.architecture for word in ("Classification", "Reward", "QuestionAnswering"))
 
 
 def _shared_values(model: Model) -> Iterator[WeightPart]:
@@ -162,3 +171,17 @@ def _aligned_mixers(model: Model, tp: Q) -> Iterator[WeightPart]:
                 name="padding of the fused projection", role=Role.STATE, module="in_proj_qkvgfab", rows=padding, columns=model.hidden_size,
                 layers=group.indices,
             )  # fmt: skip
+
+
+_POOLED_BY_VLLM = ("BertModel", "RobertaModel", "XLMRobertaModel", "RobertaForMaskedLM", "XLMRobertaForMaskedLM", "NomicBertModel", "MPNetModel")
+"""Encoders that vLLM serves as embedding models: neither the file's pooler nor its head over the vocabulary is made (bert.py)."""
+
+
+def _without_poolers(model: Model) -> Iterator[WeightPart]:
+    """The parts of an encoder without what its embedding class leaves out; the head of masked BERT is a matrix of its own."""
+    for part in model.parts:
+        left_out = part.name.startswith("pooler") or part.role is Role.HEAD
+        if not (model.architecture in _POOLED_BY_VLLM and left_out):
+            yield part
+    if model.architecture == "BertForMaskedLM" and model.vocab_size is not None:
+        yield WeightPart(name="output head", role=Role.HEAD, module="mlm_head.decoder", rows=model.vocab_size, columns=model.hidden_size)

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gpufit.engines.vllm.cache_scales import cache_scale_bytes
-from gpufit.engines.vllm.class_facts import format_here, partitions
+from gpufit.engines.vllm.class_facts import format_here, partitions, scores
 from gpufit.engines.vllm.expert_weights import expert_bytes, gathered
 from gpufit.engines.vllm.linear_weights import fused_module, linear_bytes, sixteen_bit
 from gpufit.engines.vllm.stage_parts import Stage, held, layer_count
 from gpufit.engines.vllm.weight_shards import Spread, cut
 from gpufit.formats.tensor import PLAIN, Plain, TensorFormat
-from gpufit.model import Model, Recipe, Role, Shard, WeightPart
+from gpufit.model import Model, Recipe, Role, WeightPart
 from gpufit.quantity import Q, total
 
 
@@ -112,11 +112,11 @@ def _formats(model: Model, recipe: Recipe | None, part: WeightPart, layers: tupl
 def _plain(model: Model, part: WeightPart) -> Plain:
     """The plain format of a part: its own where the classes declare one (fp32 states, integer tables), else the model's 16 bit.
 
-    Heads that classify or score are fp32 (vLLM 0.33.0, config/model.py head_dtype of pooling models).
+    Heads of models that classify or score are fp32 (vLLM 0.33.0, config/model.py head_dtype of pooling models).
     """
     if part.dtype is not None and part.dtype not in ("bf16", "fp16"):
         return PLAIN[part.dtype]
-    if part.role is Role.HEAD and part.shard is not Shard.VOCAB:
+    if scores(model) and (part.role is Role.HEAD or part.name.startswith("pooler")):
         return PLAIN["fp32"]
     return sixteen_bit(model.dtype)
 
