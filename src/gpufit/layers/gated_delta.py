@@ -35,4 +35,6 @@ class GatedDelta(State):
 
     def tp_refusal(self, tp: int) -> str | None:
         """Key heads and value heads must divide by tp."""
-        return refusal(self.key_heads, "linear-attention key heads", tp) or refusal(self.value_heads, "linear-attention value heads", tp)
+        return refusal(self.key_heads, "linear-attention key heads", tp) or refusal(
+            self.value_heads, "linear-attention value heads", tp
+        )

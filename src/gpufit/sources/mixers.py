@@ -70,8 +70,21 @@ def mamba2_mixer(
     role, split = Role.STATE, Shard.COLUMN
     if int(kind.groups) == 1:
         d.linear("in_proj z, x, dt", role, f"{module}.in_proj", 2 * inner + kind.heads, d.hidden, layers=at, shard=split, bias=bias)
-        d.linear("in_proj B, C", role, f"{module}.in_proj", shared, d.hidden, layers=at, shard=Shard.KV_HEADS, heads=kind.groups, bias=bias)
-        convolved = ((" x", inner, split, None), (" B, C", shared, Shard.KV_HEADS, kind.groups))
+        d.linear(
+            "in_proj B, C",
+            role,
+            f"{module}.in_proj",
+            shared,
+            d.hidden,
+            layers=at,
+            shard=Shard.KV_HEADS,
+            heads=kind.groups,
+            bias=bias,
+        )
+        convolved: tuple[tuple[str, Q, Shard, Q | None], ...] = (
+            (" x", inner, split, None),
+            (" B, C", shared, Shard.KV_HEADS, kind.groups),
+        )
     else:
         d.linear("in_proj", role, f"{module}.in_proj", 2 * inner + shared + kind.heads, d.hidden, layers=at, shard=split, bias=bias)
         convolved = (("", inner + shared, split, None),)
@@ -136,7 +149,9 @@ def short_conv_mixer(d: Decoder, layers: Layers, kind: ShortConv, *, bias: bool,
     d.linear("conv out_proj", role, f"{module}.out_proj", d.hidden, kind.channels, layers=at, shard=Shard.ROW, bias=bias)
 
 
-def kda_mixer(d: Decoder, layers: Layers, kind: Kda, *, low_rank_gate: bool, low_rank_decay: bool = True, module: str = "layers.{i}.self_attn") -> None:
+def kda_mixer(
+    d: Decoder, layers: Layers, kind: Kda, *, low_rank_gate: bool, low_rank_decay: bool = True, module: str = "layers.{i}.self_attn"
+) -> None:
     """Kimi Delta Attention layers: projections, three convolutions, decay, output gate, gated norm, and the kind.
 
     Decay and output gate come through a bottleneck of head_dim where they are low-rank, whose first half is whole on every rank.
@@ -154,7 +169,9 @@ def kda_mixer(d: Decoder, layers: Layers, kind: Kda, *, low_rank_gate: bool, low
         d.part(name, role, f"{module}.{name}", width, kind.kernel, layers=at, shard=split, dtype="fp32")
     for letter, low in (("f", low_rank_decay), ("g", low_rank_gate)):
         if low:
-            d.linear(f"{letter}_a_proj", role, f"{module}.{letter}_a_proj", kind.head_dim, d.hidden, layers=at, shard=Shard.REPLICATED)
+            d.linear(
+                f"{letter}_a_proj", role, f"{module}.{letter}_a_proj", kind.head_dim, d.hidden, layers=at, shard=Shard.REPLICATED
+            )
             d.linear(f"{letter}_b_proj", role, f"{module}.{letter}_b_proj", width, kind.head_dim, layers=at, shard=split)
         else:
             d.linear(f"linear {letter}_proj", role, f"{module}.{letter}_proj", width, d.hidden, layers=at, shard=split)

@@ -33,7 +33,13 @@ def recurrent_bytes(config: Config, *names: str, default: Default | None = None)
         where = config.where(config.name_of(*names) or names[0])
         return fact(_size(asked, where), STATE_UNIT, symbol=symbol, name=f"{label} ({asked})", origin=f"{where} = {asked}")
     if default is not None:
-        return fact(_size(str(default.value), default.source), STATE_UNIT, symbol=symbol, name=f"{label} ({default.value})", origin=f"default of {default.source}")
+        return fact(
+            _size(str(default.value), default.source),
+            STATE_UNIT,
+            symbol=symbol,
+            name=f"{label} ({default.value})",
+            origin=f"default of {default.source}",
+        )
     return _model_dtype(config, symbol, label)
 
 
@@ -41,10 +47,14 @@ def _model_dtype(config: Config, symbol: str, label: str) -> Q:
     name = config.name_of("torch_dtype", "dtype")
     said = config.text("torch_dtype", "dtype")
     if name is None or said is None:
-        return fact(2, STATE_UNIT, symbol=symbol, name=f"{label} (bfloat16)", origin="no torch_dtype: 16 bits, as engines take by default")
+        return fact(
+            2, STATE_UNIT, symbol=symbol, name=f"{label} (bfloat16)", origin="no torch_dtype: 16 bits, as engines take by default"
+        )
     where = config.where(name)
     if _size(said, where) == 4:
-        return fact(2, STATE_UNIT, symbol=symbol, name=f"{label} (16 bits)", origin=f"{where} = {said}, served at 16 bits by default")
+        return fact(
+            2, STATE_UNIT, symbol=symbol, name=f"{label} (16 bits)", origin=f"{where} = {said}, served at 16 bits by default"
+        )
     return fact(_size(said, where), STATE_UNIT, symbol=symbol, name=f"{label} ({said})", origin=f"{where} = {said}")
 
 
@@ -83,7 +93,8 @@ def inner_width(config: Config, width: Q, heads: Q, head_dim: Q) -> None:
     """Refuses Mamba 2 heads that do not fill the mixer's inner width, as the published classes do."""
     if int(heads) * int(head_dim) != int(width):
         raise ConfigError(
-            f"{config.origin}: {int(heads)} Mamba heads of {int(head_dim)} are not the mixer's {int(width)} channels", hint="check the config.json"
+            f"{config.origin}: {int(heads)} Mamba heads of {int(head_dim)} are not the mixer's {int(width)} channels",
+            hint="check the config.json",
         )
 
 

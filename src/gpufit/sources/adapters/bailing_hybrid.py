@@ -42,13 +42,18 @@ def read(config: Config) -> Decoder:
     lightning = "V2_5" in architecture
     class_defaults(config, "BailingHybridConfig (transformers 5.24.0)", DEFAULTS)
     if architecture != "BailingMoeV2_5ForCausalLM" and not config.flag("no_kda_lora", default=not config.flag("use_kda_lora")):
-        raise ConfigError(f"{config.where('no_kda_lora')}: bottlenecks in the delta attention of this family are not known", hint="a newer gpufit may")
+        raise ConfigError(
+            f"{config.where('no_kda_lora')}: bottlenecks in the delta attention of this family are not known",
+            hint="a newer gpufit may",
+        )
     for name in ("use_nGPT", "up_proj_norm", "value_norm"):
         if config.flag(name):
             raise ConfigError(f"{config.where(name)} is true, which is not known", hint="a newer gpufit may know it")
     d = open_latent(config)
     if d.max_context is None:
-        d.max_context = config.maybe("model_max_length", symbol="n_max", label="context limit of the model", unit=TOKEN_PER_SEQUENCE)
+        d.max_context = config.maybe(
+            "model_max_length", symbol="n_max", label="context limit of the model", unit=TOKEN_PER_SEQUENCE
+        )
     config.ignore("model_max_length")
     types = _types(d, tail_is_full=architecture == "BailingMoeV3ForCausalLM")
     full, linear = where_is(types, "full_attention"), where_is(types, "linear_attention")
@@ -109,7 +114,8 @@ def _gate(config: Config, architecture: str) -> str:
         return "" if architecture == "BailingMoeV3ForCausalLM" else "head_wise"
     if word not in ("head_wise", "element_wise"):
         raise ConfigError(
-            f"{config.where('gated_attention_proj_granularity_type')} is {word!r}, expected head_wise or element_wise", hint="check the config.json"
+            f"{config.where('gated_attention_proj_granularity_type')} is {word!r}, expected head_wise or element_wise",
+            hint="check the config.json",
         )
     return word
 

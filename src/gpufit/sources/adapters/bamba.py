@@ -22,10 +22,14 @@ def read(config: Config) -> Decoder:
     """Defaults: BambaConfig (transformers 5.24.0); without `attn_layer_indices` no layer has attention."""
     class_defaults(config, "BambaConfig (transformers 5.24.0)", DEFAULTS)
     d = open_decoder(config, tie_default=False)
-    types = layer_types(config, d.num_layers, ("layer_types", "layers_block_type"), ("linear_attention", "full_attention", "mamba", "attention"))
+    types = layer_types(
+        config, d.num_layers, ("layer_types", "layers_block_type"), ("linear_attention", "full_attention", "mamba", "attention")
+    )
     listed = config.items("attn_layer_indices") or []
     if any(i not in d.all for i in listed):
-        raise ConfigError(f"{config.where('attn_layer_indices')} is {listed} for {int(d.num_layers)} layers", hint="check the config.json")
+        raise ConfigError(
+            f"{config.where('attn_layer_indices')} is {listed} for {int(d.num_layers)} layers", hint="check the config.json"
+        )
     full = tuple(i for i in d.all if i in listed) if types is None else where_is(types, "full_attention", "attention")
     bias, proj_bias = config.flag("attention_bias"), config.flag("mamba_proj_bias")
     d.full(full)

@@ -43,10 +43,32 @@ def read(config: Config) -> Decoder:
         moe, used = "layers.{i}.block_sparse_moe", (per_token, experts)
         d.part("router", Role.ROUTER, f"{moe}.router.layer", experts, d.hidden, layers=d.all)
         routed = Role.ROUTED_EXPERTS
-        d.linear("expert input_linear", routed, f"{moe}.input_linear", 2 * wide, d.hidden, layers=d.all, shard=Shard.COLUMN, copies=experts, active=used)
-        d.linear("expert output_linear", routed, f"{moe}.output_linear", d.hidden, wide, layers=d.all, shard=Shard.ROW, copies=experts, active=used)
+        d.linear(
+            "expert input_linear",
+            routed,
+            f"{moe}.input_linear",
+            2 * wide,
+            d.hidden,
+            layers=d.all,
+            shard=Shard.COLUMN,
+            copies=experts,
+            active=used,
+        )
+        d.linear(
+            "expert output_linear",
+            routed,
+            f"{moe}.output_linear",
+            d.hidden,
+            wide,
+            layers=d.all,
+            shard=Shard.ROW,
+            copies=experts,
+            active=used,
+        )
     shared = config.count("shared_intermediate_size", symbol="I_s", label="shared MLP width")
-    d.linear(f"{label} input_linear", role, "layers.{i}.shared_mlp.input_linear", 2 * shared, d.hidden, layers=d.all, shard=Shard.COLUMN)
+    d.linear(
+        f"{label} input_linear", role, "layers.{i}.shared_mlp.input_linear", 2 * shared, d.hidden, layers=d.all, shard=Shard.COLUMN
+    )
     d.linear(f"{label} output_linear", role, "layers.{i}.shared_mlp.output_linear", d.hidden, shared, layers=d.all, shard=Shard.ROW)
     d.embedding()
     d.norm("input norm", "layers.{i}.input_layernorm", layers=d.all)

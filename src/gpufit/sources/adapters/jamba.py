@@ -57,5 +57,7 @@ def _every(config: Config, what: str, d: Decoder) -> tuple[int, ...]:
     """The layers that `<what>_layer_period` and `<what>_layer_offset` pick."""
     period, offset = config.integer(f"{what}_layer_period"), config.integer(f"{what}_layer_offset")
     if offset >= period:
-        raise ConfigError(f"{config.where(f'{what}_layer_offset')} is {offset}, but the period is {period}", hint="check the config.json")
+        raise ConfigError(
+            f"{config.where(f'{what}_layer_offset')} is {offset}, but the period is {period}", hint="check the config.json"
+        )
     return tuple(i for i in d.all if i % period == offset)

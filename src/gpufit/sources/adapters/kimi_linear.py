@@ -33,7 +33,9 @@ def read(config: Config) -> Decoder:
     class_defaults(config, "KimiLinearConfig (transformers 5.24.0)", DEFAULTS)
     d = open_latent(config)
     if d.max_context is None:
-        d.max_context = config.maybe("model_max_length", symbol="n_max", label="context limit of the model", unit=TOKEN_PER_SEQUENCE)
+        d.max_context = config.maybe(
+            "model_max_length", symbol="n_max", label="context limit of the model", unit=TOKEN_PER_SEQUENCE
+        )
     config.ignore("model_max_length")
     _mixers(d)
     d.embedding()
@@ -62,11 +64,17 @@ def _mixers(d: Decoder) -> None:
         d.linear("output gate", Role.ATTENTION, "layers.{i}.self_attn.g_proj", width, d.hidden, layers=full, shard=Shard.COLUMN)
     c = nested if nested is not None else config
     if nested is not None:
-        for name, other in (("head_dim", "linear_head_dim"), ("num_heads", "linear_num_heads"), ("short_conv_kernel_size", "linear_conv_kernel_dim")):
+        for name, other in (
+            ("head_dim", "linear_head_dim"),
+            ("num_heads", "linear_num_heads"),
+            ("short_conv_kernel_size", "linear_conv_kernel_dim"),
+        ):
             nested.fall_back({name: Default(value=config.raw(other), source=config.where(other))})
     kind = Kda(
         heads=c.count("num_heads", "linear_num_heads", symbol="h_l", label="linear-attention heads"),
-        head_dim=c.count("head_dim" if nested is not None else "linear_head_dim", symbol="d_l", label="linear-attention head dimension"),
+        head_dim=c.count(
+            "head_dim" if nested is not None else "linear_head_dim", symbol="d_l", label="linear-attention head dimension"
+        ),
         kernel=c.count("short_conv_kernel_size", "linear_conv_kernel_dim", symbol="c", label="convolution kernel"),
         conv_bytes=conv_bytes(config),
         recurrent_bytes=recurrent_bytes(config, default=Default(value="float32", source="Kimi Delta Attention (vLLM 0.33.0)")),

@@ -22,7 +22,8 @@ _BOTH = {
     "tie_word_embeddings": True, "conv_L_cache": 3,
 }  # fmt: skip
 DENSE = _BOTH | {
-    "hidden_size": 2560, "intermediate_size": 12288, "block_multiple_of": 256, "block_ffn_dim_multiplier": 1, "block_auto_adjust_ff_dim": True,
+    "hidden_size": 2560, "intermediate_size": 12288, "block_multiple_of": 256, "block_ffn_dim_multiplier": 1,
+    "block_auto_adjust_ff_dim": True,
 }  # fmt: skip
 SPARSE = _BOTH | {
     "hidden_size": 2048, "intermediate_size": 7168, "moe_intermediate_size": 1792, "num_dense_layers": 2, "num_experts_per_tok": 4,
@@ -75,7 +76,9 @@ def _attention_layers(config: Config, d: Decoder) -> tuple[int, ...]:
             raise config.missing("layer_types")
         return tuple(d.all)
     if any(i not in d.all for i in listed):
-        raise ConfigError(f"{config.where('full_attn_idxs')} is {listed} for {int(d.num_layers)} layers", hint="check the config.json")
+        raise ConfigError(
+            f"{config.where('full_attn_idxs')} is {listed} for {int(d.num_layers)} layers", hint="check the config.json"
+        )
     return tuple(i for i in d.all if i in listed)
 
 

@@ -12,9 +12,9 @@ from gpufit.sources.states import class_defaults, conv_bytes, layer_types, recur
 MODEL_TYPES = ("minimax_m1", "minimax_text_01", "minimax")
 ARCHITECTURES = ("MiniMaxM1ForCausalLM", "MiniMaxText01ForCausalLM", "MiniMaxForCausalLM")
 INERT = frozenset(
-    {"layernorm_full_attention_alpha", "layernorm_full_attention_beta", "layernorm_linear_attention_alpha", "layernorm_linear_attention_beta",
-     "layernorm_mlp_alpha", "layernorm_mlp_beta", "shared_moe_mode", "full_attn_alpha_factor", "full_attn_beta_factor",
-     "linear_attn_alpha_factor", "linear_attn_beta_factor", "block_size", "postnorm"}
+    {"layernorm_full_attention_alpha", "layernorm_full_attention_beta", "layernorm_linear_attention_alpha",
+     "layernorm_linear_attention_beta", "layernorm_mlp_alpha", "layernorm_mlp_beta", "shared_moe_mode", "full_attn_alpha_factor",
+     "full_attn_beta_factor", "linear_attn_alpha_factor", "linear_attn_beta_factor", "block_size", "postnorm"}
 )  # fmt: skip
 """Weights of residuals and the chunk in which linear attention is computed."""
 
@@ -28,7 +28,8 @@ DEFAULTS = {
 def read(config: Config) -> Decoder:
     """`attn_type_list` has 0 for linear and 1 for softmax attention; transformers' MiniMaxConfig has words, else alternates.
 
-    The linear state has the model's dtype (vLLM up to 0.23); vLLM 0.33.0 no longer serves this family.
+    The linear state has the model's dtype (vLLM up to 0.23); vLLM 0.33.0 no longer serves this family. Routers are published at fp32
+    (MiniMax-M1's index: 912,210,767,872 bytes).
     """
     class_defaults(config, "MiniMaxConfig (transformers 5.24.0)", DEFAULTS)
     d = open_decoder(config, tie_default=False)
@@ -55,7 +56,7 @@ def read(config: Config) -> Decoder:
         experts=config.count("num_local_experts", "num_experts", symbol="E", label="routed experts"),
         per_token=config.count("num_experts_per_tok", symbol="E_k", label="experts per token"),
         intermediate=config.count("intermediate_size", symbol="I_e", label="expert width"),
-        module=moe, names=("w1", "w3", "w2"),
+        module=moe, names=("w1", "w3", "w2"), router_dtype="fp32",
     )  # fmt: skip
     shared = config.maybe("shared_intermediate_size", symbol="I_s", label="shared expert width")
     if shared is not None and int(shared):

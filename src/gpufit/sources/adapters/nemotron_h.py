@@ -63,7 +63,8 @@ def _pattern(config: Config, names: tuple[str, ...]) -> tuple[list[str] | None, 
     if unknown:
         i, sign = unknown[0]
         raise ConfigError(
-            f"{config.where(name)}[{i}] is {sign!r}, an unknown kind of layer", hint="known are M (mamba), * (attention), - (mlp), E (moe)"
+            f"{config.where(name)}[{i}] is {sign!r}, an unknown kind of layer",
+            hint="known are M (mamba), * (attention), - (mlp), E (moe)",
         )
     return [_WORDS[sign] for sign in listed], name
 
@@ -82,7 +83,9 @@ def _blocks(d: Decoder, types: list[str]) -> None:
         recurrent_bytes=recurrent_bytes(config, "mamba_ssm_cache_dtype"),
     )
     bias = config.flag("use_bias")
-    mamba2_mixer(d, where_is(types, "mamba"), kind, bias=bias, out_bias=bias, conv_bias=config.flag("mamba_conv_bias", "use_conv_bias"))
+    mamba2_mixer(
+        d, where_is(types, "mamba"), kind, bias=bias, out_bias=bias, conv_bias=config.flag("mamba_conv_bias", "use_conv_bias")
+    )
     full = where_is(types, "attention")
     d.full(full)
     d.attention(full, module="layers.{i}.mixer")
@@ -104,7 +107,10 @@ def _widths(config: Config, layers: tuple[int, ...]) -> list[tuple[Q, tuple[int,
         raise ConfigError(f"{where} has {len(raw)} entries for {len(layers)} MLP layers", hint="check the config.json")
     widths = sorted(set(raw))
     return [
-        (config.item(w, "intermediate_size", symbol="I", label="MLP width"), tuple(i for i, v in zip(layers, raw, strict=True) if v == w))
+        (
+            config.item(w, "intermediate_size", symbol="I", label="MLP width"),
+            tuple(i for i, v in zip(layers, raw, strict=True) if v == w),
+        )
         for w in widths
     ]
 
@@ -124,11 +130,28 @@ def _experts(d: Decoder, layers: tuple[int, ...]) -> None:
     )  # fmt: skip
     if latent is not None:
         for name, rows, columns in (("fc1_latent_proj", latent, d.hidden), ("fc2_latent_proj", d.hidden, latent)):
-            d.linear(name, Role.SHARED_EXPERTS, f"layers.{{i}}.mixer.{name}", rows, columns, layers=layers, shard=Shard.REPLICATED, bias=bias)
+            d.linear(
+                name,
+                Role.SHARED_EXPERTS,
+                f"layers.{{i}}.mixer.{name}",
+                rows,
+                columns,
+                layers=layers,
+                shard=Shard.REPLICATED,
+                bias=bias,
+            )
     shared = config.count("n_shared_experts", symbol="n_s", label="shared experts")
     if int(shared):
         width = shared * config.count("moe_shared_expert_intermediate_size", symbol="I_s", label="shared expert width")
-        d.mlp(layers, width, gated=False, bias=bias, module="layers.{i}.mixer.shared_experts", role=Role.SHARED_EXPERTS, label="shared expert ")
+        d.mlp(
+            layers,
+            width,
+            gated=False,
+            bias=bias,
+            module="layers.{i}.mixer.shared_experts",
+            role=Role.SHARED_EXPERTS,
+            label="shared expert ",
+        )
 
 
 def _draft(d: Decoder, steps: int) -> None:

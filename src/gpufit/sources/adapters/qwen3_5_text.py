@@ -25,9 +25,10 @@ def read(config: Config) -> Decoder:
 
 
 def read_text(config: Config, *, tie_from: Config | None = None, prefix: str = "model.", sparse: bool | None = None) -> Decoder:
-    """The text model, below `prefix`; `sparse` says which class reads it where `model_type` does not. `mamba_ssm_dtype` is the dtype of its recurrent state (else the model's own).
+    """The text model, below `prefix`; `sparse` says which class reads it where `model_type` does not.
 
-    Where the config counts draft layers (`mtp_num_hidden_layers`) they are layers of gated attention with the model's own MLP or experts.
+    `mamba_ssm_dtype` is the dtype of its recurrent state, else it has the model's own. Where the config counts draft layers
+    (`mtp_num_hidden_layers`) they are layers of gated attention with the model's own MLP or experts.
     """
     if sparse is None:
         sparse = config.text("model_type") == "qwen3_5_moe_text"

@@ -53,7 +53,9 @@ def open_hybrid(config: Config, *, tie_from: Config | None = None, prefix: str =
     interval = config.integer("full_attention_interval")
     if words is None:
         if interval < 1:
-            raise ConfigError(f"{config.where('full_attention_interval')} is {interval}, expected at least 1", hint="check the config.json")
+            raise ConfigError(
+                f"{config.where('full_attention_interval')} is {interval}, expected at least 1", hint="check the config.json"
+            )
         words = ["full_attention" if (i + 1) % interval == 0 else "linear_attention" for i in d.all]
     d.embedding()
     layer_norms(d, d.all)

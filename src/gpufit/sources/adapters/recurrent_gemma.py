@@ -29,7 +29,9 @@ def read(config: Config) -> Decoder:
     period = config.items("block_types") or []
     unknown = [word for word in period if word not in ("recurrent", "attention")]
     if unknown or not period:
-        raise ConfigError(f"{config.where('block_types')} is {period}, expected recurrent and attention", hint="check the config.json")
+        raise ConfigError(
+            f"{config.where('block_types')} is {period}, expected recurrent and attention", hint="check the config.json"
+        )
     types = [str(period[i % len(period)]) for i in d.all]
     full, recurrent = where_is(types, "attention"), where_is(types, "recurrent")
     window = config.count("attention_window_size", symbol="w", label="attention window", unit=TOKEN_PER_SEQUENCE)
@@ -56,7 +58,9 @@ def _recurrence(d: Decoder, layers: tuple[int, ...]) -> None:
         channels=width,
         kernel=config.count("conv1d_width", symbol="c", label="convolution kernel"),
         conv_bytes=conv_bytes(config),
-        recurrent_bytes=recurrent_bytes(config, default=Default(value="float32", source="RecurrentGemmaRglru (transformers 5.24.0)")),
+        recurrent_bytes=recurrent_bytes(
+            config, default=Default(value="float32", source="RecurrentGemmaRglru (transformers 5.24.0)")
+        ),
     )
     d.layer(kind, layers)
     for name in ("linear_y", "linear_x"):

@@ -22,10 +22,14 @@ def read(config: Config) -> Decoder:
     )  # fmt: skip
     d = open_decoder(config, tie_default=False, prefix="rwkv.", standard_heads=False)
     config.ignore("intermediate_size")
-    d.max_context = d.max_context or config.maybe("context_length", symbol="n_max", label="context limit of the model", unit=TOKEN_PER_SEQUENCE)
+    d.max_context = d.max_context or config.maybe(
+        "context_length", symbol="n_max", label="context limit of the model", unit=TOKEN_PER_SEQUENCE
+    )
     if d.tied:
         d.tied = False
-        d.assumptions.append("tie_word_embeddings is true in the config, but RWKV-5 checkpoints hold an output head of their own: it is counted")
+        d.assumptions.append(
+            "tie_word_embeddings is true in the config, but RWKV-5 checkpoints hold an output head of their own: it is counted"
+        )
     hidden = d.hidden
     size = config.count("head_size", symbol="d_w", label="head size")
     heads = (hidden // size).as_step("h_w", "RWKV heads")

@@ -47,7 +47,9 @@ def read(config: Config) -> Decoder:
     d.norm("mixer norm", f"{module}.multihead_norm", layers=d.all, size=values, bias=bias)
     d.linear("mLSTM out_proj", role, f"{module}.out_proj", d.hidden, values, layers=d.all, shard=Shard.ROW, bias=bias)
     step = config.count("ffn_round_up_to_multiple_of", symbol="a", label="multiple of the MLP width")
-    width = round_up(_scaled(config, "ffn_proj_factor", d.hidden, "I_0", "MLP width before rounding"), step).as_step("I", "MLP width")
+    width = round_up(_scaled(config, "ffn_proj_factor", d.hidden, "I_0", "MLP width before rounding"), step).as_step(
+        "I", "MLP width"
+    )
     d.mlp(d.all, width, bias=bias, module="blocks.{i}.ffn", names=("proj_up_gate", "proj_up", "proj_down"))
     d.embedding(module="embeddings")
     d.norm("mLSTM norm", "blocks.{i}.norm_mlstm", layers=d.all, bias=bias)

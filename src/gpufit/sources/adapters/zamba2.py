@@ -84,7 +84,17 @@ def _shared_blocks(d: Decoder, hybrid: tuple[int, ...]) -> None:
     def shared(name: str, role: Role, module: str, rows: Q, columns: Q | None, shard: Shard, count: Q | None = None) -> None:
         copies = blocks if count is None else count
         matrix = columns is not None
-        d.part(name, role, top + module, rows, columns, copies=copies, shard=shard, linear=matrix, heads=kv if shard is Shard.KV_HEADS else None)
+        d.part(
+            name,
+            role,
+            top + module,
+            rows,
+            columns,
+            copies=copies,
+            shard=shard,
+            linear=matrix,
+            heads=kv if shard is Shard.KV_HEADS else None,
+        )
 
     a, m = Role.ATTENTION, Role.MLP
     shared("q_proj", a, "self_attn.q_proj", heads * dim, both, Shard.COLUMN)
