@@ -82,7 +82,7 @@ def audio(d: Decoder, a: Config, prefix: str) -> tuple[Tower, Q]:
             f"{a.where('subsampling_conv_channels')} is {channels!r}, expected two numbers", hint="check the config.json"
         )
     one, two = (a.item(c, "subsampling_conv_channels", symbol=f"c_a{i}", label="audio channels") for i, c in enumerate(channels))
-    t.part("subsampling 0", "subsample_conv_projection.layer0.conv", one, _nine(a))
+    t.part("subsampling 0", "subsample_conv_projection.layer0.conv", 9 * one)
     t.norm("subsampling norm 0", "subsample_conv_projection.layer0.norm", one)
     t.part("subsampling 1", "subsample_conv_projection.layer1.conv", two, 9 * one)
     t.norm("subsampling norm 1", "subsample_conv_projection.layer1.norm", two)
@@ -107,8 +107,3 @@ def audio(d: Decoder, a: Config, prefix: str) -> tuple[Tower, Q]:
     out = a.count("output_proj_dims", symbol="H_ao", label="audio output width")
     t.matrix("output", "output_proj", out, width, bias=True)
     return t, out
-
-
-def _nine(a: Config) -> Q:
-    """The points of one kernel of the first convolution, which sees one channel."""
-    return a.item(9, "subsampling_conv_channels", symbol="c_a9", label="points of a 3x3 kernel")

@@ -13,6 +13,7 @@ from gpufit.model import Role, Shard, WeightPart
 from gpufit.sources.config import Config, Default
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.dense import STRUCTURE
+from gpufit.sources.patterns import class_defaults
 from gpufit.sources.read import decoder_of
 
 VERSION = "transformers 5.24.0"
@@ -107,3 +108,29 @@ def flat_or_nested(
     set_tied(d, outer_tied(config, Default(value=tied, source=source)))
     relocate(d, prefix=prefix)
     return d
+
+
+def read_flat(
+    config: Config, reader: Callable[[Config], Decoder], *, inside: str = "", tied: bool | None = None, **changed: object
+) -> Decoder:
+    """The text model whose fields stand at the top level of a multimodal file, read by its own family's reader.
+
+    The file's `architectures` names the multimodal class, so it is kept from the reader; `changed` fields take other values for it.
+    """
+    whole = config.data
+    config.data = {**whole, "architectures": [], **changed}
+    try:
+        d = reader(config)
+    finally:
+        config.data = whole
+    if tied is not None:
+        set_tied(d, tied)
+    relocate(d, inside=inside)
+    return d
+
+
+def fixed(source: str, **values: object) -> Config:
+    """Shapes that no config file holds because the published code fixes them: read like a config, with `source` as their origin."""
+    shapes = Config({}, origin=source)
+    shapes.fall_back(class_defaults(source, **values))
+    return shapes
