@@ -10,22 +10,33 @@ from gpufit.quantity import NUMBER, Q, fact
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Degrees of one replica: `tensor_parallel` x `pipeline_parallel` GPUs."""
+    """Degrees of one replica: `tensor_parallel` x `pipeline_parallel` GPUs, times `data_parallel` ranks where an engine joins them."""
 
     tensor_parallel: Q
     pipeline_parallel: Q
+    data_parallel: Q | None = None
+
+    def gpus_each(self) -> Q:
+        """GPUs that one replica takes."""
+        inside = self.tensor_parallel * self.pipeline_parallel
+        return inside if self.data_parallel is None else inside * self.data_parallel
 
     @property
     def gpus(self) -> int:
-        """GPUs that one replica takes."""
-        return int(self.tensor_parallel) * int(self.pipeline_parallel)
+        """GPUs that one replica takes, as a plain number."""
+        return int(self.gpus_each())
 
 
-def placed(tp: int, pp: int = 1, *, tp_origin: str = "placement rule", pp_origin: str = "placement rule") -> Placement:
+def placed(
+    tp: int, pp: int = 1, dp: int | None = None, *, tp_origin: str = "placement rule", pp_origin: str = "placement rule"
+) -> Placement:
     """A Placement from plain numbers, with the origin of each degree."""
     return Placement(
         tensor_parallel=fact(tp, NUMBER, symbol="tp", name="tensor parallel degree", origin=tp_origin),
         pipeline_parallel=fact(pp, NUMBER, symbol="pp", name="pipeline parallel degree", origin=pp_origin),
+        data_parallel=None
+        if dp is None
+        else fact(dp, NUMBER, symbol="dp", name="data parallel degree", origin="--data-parallel-size"),
     )
 
 

@@ -17,7 +17,7 @@ SLUGS = [entry.slug for entry in entries()]
 def test_every_line_gives_its_own_result(slug: str) -> None:
     """For each model on hardware that holds it: every line's substitution gives the value printed at its end, at 80 columns."""
     gpu = next(
-        g for g in ("h100-sxm:8", "b300:8", "b300:32", "b300:64") if library.answer(slug, gpu=g, context=None).capacity is not None
+        g for g in ("h100-sxm:8", "b300:8", "b300:32", "b300:64") if library.answer(slug, gpu=g, context=1024).capacity is not None
     )
     for found in (library.explain(slug, gpu=gpu, context=1024), library.explain(slug, context=1024)):
         formulas = [s for s in found if not s.is_fact]
@@ -62,7 +62,7 @@ def test_embeddings_stay_at_16_bit(slug: str, name: str) -> None:
 def test_ledgers_sum_to_the_memory() -> None:
     """The lines of each ledger sum exactly to the GPU's memory, fitting or not."""
     for slug in SLUGS:
-        answer = library.answer(slug, gpu="rtx-4090", context=None)
+        answer = library.answer(slug, gpu="rtx-4090", context=1024)
         if answer.capacity is not None:
             assert sum(int(line.bytes) for line in answer.capacity.ledger) == int(answer.hardware.gpu.memory)
 

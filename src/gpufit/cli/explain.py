@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from gpufit.cli import options as o
+from gpufit.cli.asked import Asked, asks
 
 HELP = """The arithmetic, line by line: symbol = formula = substitution = result, and where every input comes from.
 
@@ -20,29 +21,16 @@ Examples:
 """
 
 
+@asks
 def command(
-    model: Annotated[
-        str | None, typer.Argument(metavar="[MODEL]", help="Catalogue name, ORG/NAME, folder, config.json or -.")
-    ] = None,
-    gpu: o.Gpus = None,
+    asked: Asked,
+    model: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="Catalogue name, ORG/NAME, folder, config.json or -.")] = None,
     step: Annotated[str | None, typer.Option("--step", metavar="NAME", help="Show one value with its parents.")] = None,
-    context: o.Context = "8k",
-    weights: o.Weights = "auto",
-    kv_cache_dtype: o.CacheDtype = "auto",
-    gpu_memory_utilization: o.Utilization = None,
-    tensor_parallel_size: o.TensorParallel = None,
-    pipeline_parallel_size: o.PipelineParallel = None,
-    min_concurrency: o.MinConcurrency = 8,
-    as_json: o.Json = False,
-    format: o.OutputFormat = o.Format.TABLE,
-    offline: o.Offline = False,
-    assume_dense: o.AssumeDense = False,
-    exact: o.Exact = False,
 ) -> None:
     """Asks the same question as fit and prints how its answer came about."""
     from gpufit.errors import UsageError
 
-    chosen = o.output_format(format, as_json)
+    chosen = asked.output()
     if model is None:
         if step is not None:
             raise UsageError("--step needs a model", hint="as in gpufit explain llama-3.1-8b --gpu h100-sxm --step S")
@@ -59,28 +47,12 @@ def command(
             print_page(text)
         return
     from gpufit.cli.resolve import models_named
-    from gpufit.engines.arithmetic import Arithmetic
-    from gpufit.sizing.question import Question
     from gpufit.sizing.trail import derivation, one_step
-    from gpufit.sources.gpuspec import parse_specs
-    from gpufit.workload import Workload
 
-    named = models_named([model], offline=offline, assume_dense=assume_dense, exact=exact)[0]
-    question = Question(
-        model=named,
-        hardware=parse_specs(gpu) if gpu else (),
-        workload=Workload(
-            context=o.context_fact(context),
-            kv_cache_dtype=o.cache_dtype(kv_cache_dtype),
-            utilization=o.utilization_fact(gpu_memory_utilization),
-            min_concurrency=o.positive(min_concurrency, "--min-concurrency") or 1,
-        ),
-        engine=Arithmetic(),
-        weights=o.weight_format(weights),
-        tensor_parallel=o.positive(tensor_parallel_size, "--tensor-parallel-size"),
-        pipeline_parallel=o.positive(pipeline_parallel_size, "--pipeline-parallel-size"),
-    )
-    trail = derivation(question)
+    workload, engine = asked.workload(), asked.policy()
+    hardware = asked.hardware() if asked.gpu else ()
+    named = models_named([model], offline=asked.offline, assume_dense=asked.assume_dense, exact=asked.exact)[0]
+    trail = derivation(asked.question(named, hardware, workload, engine))
     steps = trail.steps if step is None else one_step(trail.steps, step)
     if chosen is o.Format.JSON:
         from gpufit.report.result import explain_result, to_json

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpufit.engines.base import Capacity, LedgerLine, WeightChoice
-from gpufit.formats.cache import CacheFormat
+from gpufit.formats.cache import CACHE_FORMATS, CacheFormat
 from gpufit.hardware import Gpu
 from gpufit.model import LayerGroup, Model
 from gpufit.placement import Placement, Refusal, stages
@@ -82,9 +82,11 @@ class Arithmetic:
             "0.9", NUMBER, symbol="u", name="share of memory that may be used", origin="default of --gpu-memory-utilization"
         )
 
-    def refusal(self, model: Model, gpu: Gpu, placement: Placement) -> Refusal | None:
-        """Arithmetic refuses nothing beyond heads that do not divide."""
-        return None
+    def cache_format(self, model: Model, asked: str | None) -> CacheFormat:
+        """The dtype asked for; else the one the checkpoint declares, else its 16-bit one."""
+        declared = model.published.kv_cache_dtype
+        known = asked or (declared if declared in CACHE_FORMATS else None)
+        return CACHE_FORMATS[known or ("fp16" if model.dtype == "fp16" else "bf16")]
 
     def capacity(
         self,
@@ -95,8 +97,10 @@ class Arithmetic:
         weights: WeightChoice,
         context: Q,
         cache: CacheFormat,
-    ) -> Capacity:
+    ) -> Capacity | Refusal:
         """pool = floor(memory * utilisation) - weights / (tp * pp); concurrent = floor(pool / cache of one sequence on one GPU)."""
+        if placement.data_parallel is not None:
+            return Refusal(reason="plain arithmetic counts replicas itself: --data-parallel-size is an engine's")
         tp, pp = placement.tensor_parallel, placement.pipeline_parallel
         share = workload.utilization or self.utilization()
         budget = floor(gpu.memory * share).as_step("M_u", "memory that may be used on one GPU")

@@ -18,7 +18,8 @@ from gpufit.workload import Workload
 class WeightChoice:
     """The weights in one format: `bytes` of the whole model, and whether it is the published checkpoint's own.
 
-    `recipe` maps parts to storage formats where it is known; `note` says what stays at 16 bit or how the bytes were found.
+    `recipe` maps parts to storage formats where it is known; `note` says what stays at 16 bit or how the bytes were found;
+    `assumption` is what every answer must repeat.
     """
 
     format: str
@@ -26,6 +27,7 @@ class WeightChoice:
     published: bool
     recipe: Recipe | None = None
     note: str = ""
+    assumption: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,7 @@ class Capacity:
     sequence_bytes_per_gpu: Q
     per_replica: Q
     ledger: tuple[LedgerLine, ...]
-    details: Mapping[str, Q | int | str] = field(default_factory=dict)
+    details: Mapping[str, Q | float | str | None] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     @property
@@ -85,8 +87,8 @@ class EnginePolicy(Protocol):
         """The share of memory taken by default."""
         ...
 
-    def refusal(self, model: Model, gpu: Gpu, placement: Placement) -> Refusal | None:
-        """Why this engine would not start so, beyond heads that do not divide; None when it would."""
+    def cache_format(self, model: Model, asked: str | None) -> CacheFormat:
+        """The cache format of a dtype by name; None is `auto`: what the checkpoint asks for, else 16 bit."""
         ...
 
     def capacity(
@@ -98,6 +100,6 @@ class EnginePolicy(Protocol):
         weights: WeightChoice,
         context: Q,
         cache: CacheFormat,
-    ) -> Capacity:
-        """What one replica so placed holds."""
+    ) -> Capacity | Refusal:
+        """What one replica so placed holds, or why this engine would not start so."""
         ...

@@ -37,6 +37,7 @@ def print_fit(
     *,
     whole_catalogue: bool,
     others: Sequence[Answer] = (),
+    notes: Sequence[str] = (),
 ) -> None:
     """The answers, largest model first in a list, or one model in full."""
     out = console()
@@ -44,6 +45,8 @@ def print_fit(
         out.print(hardware_line(h))
         for note in h.notes:
             out.print(f"  note: {note}")
+    for note in notes:
+        out.print(f"note: {note}")
     out.print()
     if len(answers) == 1 and not whole_catalogue:
         _one(out, answers[0], others)

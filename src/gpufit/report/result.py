@@ -34,7 +34,9 @@ def plain(value: Number) -> int | float:
     return float(value) if isinstance(value, Fraction) else value
 
 
-def fit_result(answers: Sequence[Answer], hardware: Iterable[Hardware], workload: Workload, engine: EnginePolicy) -> Json:
+def fit_result(
+    answers: Sequence[Answer], hardware: Iterable[Hardware], workload: Workload, engine: EnginePolicy, *, notes: Iterable[str] = ()
+) -> Json:
     """`gpufit.fit/1`."""
     share = workload.utilization or engine.utilization()
     return {
@@ -45,6 +47,7 @@ def fit_result(answers: Sequence[Answer], hardware: Iterable[Hardware], workload
             "engine": engine.name if engine.version is None else f"{engine.name}@{engine.version}",
             "kv_cache_dtype": workload.kv_cache_dtype or "auto",
             "min_concurrency": workload.min_concurrency,
+            "notes": list(notes),
         },
         "hardware": [_hardware(h) for h in hardware],
         "models": [_answer(a) for a in answers],
@@ -79,6 +82,7 @@ def placement_json(placement: Placement, hardware: Hardware, replicas: Q | None)
         "gpu": hardware.gpu.id,
         "tensor_parallel": int(placement.tensor_parallel),
         "pipeline_parallel": int(placement.pipeline_parallel),
+        **({"data_parallel": int(placement.data_parallel)} if placement.data_parallel is not None else {}),
         "replicas": _int(replicas),
     }
 

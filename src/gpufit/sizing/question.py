@@ -17,7 +17,7 @@ class Question:
     """One model on one or several kinds of hardware.
 
     `weights` is a format name, `auto` or `published`. `tensor_parallel` and `pipeline_parallel` are None where the placement rule
-    chooses.
+    chooses; `data_parallel` None is one rank.
     """
 
     model: Model
@@ -27,6 +27,7 @@ class Question:
     weights: str = "auto"
     tensor_parallel: int | None = None
     pipeline_parallel: int | None = None
+    data_parallel: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

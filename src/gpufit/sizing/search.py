@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpufit.engines.arithmetic import WHOLE, bytes_per_token
 from gpufit.engines.base import Capacity, WeightChoice
-from gpufit.formats.cache import CACHE_FORMATS, CacheFormat
+from gpufit.formats.cache import CacheFormat
 from gpufit.hardware import Hardware
 from gpufit.placement import Placement, Refusal, legal_tensor_degrees, placed, tensor_reason
 from gpufit.quantity import NUMBER, Q, fact
@@ -49,14 +49,8 @@ def _rank(found: Answer) -> tuple[bool, bool, int, int]:
 
 
 def cache_format(question: Question) -> CacheFormat:
-    """The cache dtype: the one asked for, else the one the checkpoint declares, else 16 bit."""
-    asked = question.workload.kv_cache_dtype
-    if asked is not None:
-        return CACHE_FORMATS[asked]
-    declared = question.model.published.kv_cache_dtype
-    if declared is not None and declared in CACHE_FORMATS:
-        return CACHE_FORMATS[declared]
-    return CACHE_FORMATS["fp16" if question.model.dtype == "fp16" else "bf16"]
+    """The cache dtype: the one asked for, else the one the engine takes for this checkpoint."""
+    return question.engine.cache_format(question.model, question.workload.kv_cache_dtype)
 
 
 def context_of(question: Question) -> Q | None:
@@ -154,11 +148,10 @@ def place(question: Question, hardware: Hardware, weights: WeightChoice, context
     seen: list[Candidate] = []
     for stage_limit in _stage_limits(question, hardware):
         for placement in _placements(question, hardware, stage_limit):
-            refusal = question.engine.refusal(question.model, hardware.gpu, placement)
-            if refusal is not None:
-                why = refusal_text(refusal)
-                continue
             capacity = question.engine.capacity(question.model, hardware.gpu, placement, question.workload, weights, context, cache)
+            if isinstance(capacity, Refusal):
+                why = refusal_text(capacity)
+                continue
             found = _candidate(hardware, placement, capacity)
             seen.append(found)
             enough = int(capacity.per_replica) >= wanted
@@ -173,7 +166,7 @@ def place(question: Question, hardware: Hardware, weights: WeightChoice, context
 
 def _candidate(hardware: Hardware, placement: Placement, capacity: Capacity) -> Candidate:
     gpus = fact(hardware.count, NUMBER, symbol="G", name="GPUs", origin="--gpu")
-    replicas = (gpus // (placement.tensor_parallel * placement.pipeline_parallel)).as_step("R", "replicas that the GPUs hold")
+    replicas = (gpus // placement.gpus_each()).as_step("R", "replicas that the GPUs hold")
     sequences = (replicas * capacity.per_replica).as_step("C_t", "full-length sequences at once in all replicas")
     return Candidate(placement=placement, capacity=capacity, replicas=replicas, total=sequences)
 
@@ -221,7 +214,8 @@ def _shortfall(candidate: Candidate, weights: WeightChoice, tried_all: bool) -> 
 def _warnings(question: Question, hardware: Hardware, candidate: Candidate, lowered: bool) -> Iterator[str]:
     model, cache = question.model, candidate.capacity.cache
     yield from model.assumptions
-    yield from hardware.notes
+    if candidate.capacity.weights.assumption:
+        yield candidate.capacity.weights.assumption
     if lowered:
         yield f"{candidate.capacity.weights.format}: needs a checkpoint in this format; the published one is {model.published.format}"
     if cache.eight_bit:

@@ -1,0 +1,116 @@
+"""What vLLM needs beside weights and cache: runner state (arithmetic), activations and CUDA graphs (modelled, with a low and a high).
+
+The estimate is one line that `--overhead-gib` replaces. Coefficients of the modelled parts come from the shapes of one forward pass
+(widths that are alive at once); their calibration against logs is not done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+from gpufit.engines.vllm.plan import CachePlan
+from gpufit.model import Model, Role
+from gpufit.quantity import BYTE, NUMBER, Q, ceil_div, fact, floor, largest, total
+
+_FOUR = Q(4, BYTE, "const")
+_TWO = Q(2, BYTE, "const")
+_MIB = 2**20
+
+_SOURCE = "modelled: vLLM 0.33.0, profile run of one batch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overhead:
+    """Memory taken off the budget beside weights: `likely` is used, `low` and `high` bound what is modelled (B each)."""
+
+    likely: Q
+    low: Q
+    high: Q
+    stated: bool = False
+
+
+def stated(gib: Q) -> Overhead:
+    """An overhead that the user named, in bytes."""
+    return Overhead(likely=gib, low=gib, high=gib, stated=True)
+
+
+def _count(q: Q) -> Q:
+    """The same number without its unit: rows of a table and tokens of a buffer are counted alike."""
+    return q if q.unit is NUMBER else q / fact(1, q.unit, symbol="one", name="one", origin="counted without its unit")
+
+
+def estimated(model: Model, plan: CachePlan, tp: Q, *, eager: bool, graphs_counted: bool) -> Overhead:
+    """The overhead of a server that runs this plan on one GPU."""
+    sequences, tokens = _count(plan.batch.sequences), _count(plan.batch.tokens)
+    exact = [*_sampler_state(model, sequences), *_block_tables(plan, sequences, tokens)]
+    activation = largest(_forward(model, tokens, tp), _sampling(model, sequences)).as_step("O_a", "activation peak of one batch")
+    graphs = _graphs(eager=eager or not graphs_counted)
+    likely = total([*exact, activation, graphs[1]]).as_step("O", "modelled overhead: runner state, activations, CUDA graphs")
+    half = fact("0.5", NUMBER, symbol="f_low", name="low share of the activation peak", origin=_SOURCE)
+    twice = fact(2, NUMBER, symbol="f_high", name="high share of the activation peak", origin=_SOURCE)
+    low = total([*exact, floor(activation * half), graphs[0]]).as_step("O_low", "overhead, low")
+    high = total([*exact, activation * twice, graphs[2]]).as_step("O_high", "overhead, high")
+    return Overhead(likely=likely, low=low, high=high)
+
+
+def _sampler_state(model: Model, sequences: Q) -> list[Q]:
+    """Output counts and a bit mask for every sequence and vocabulary entry (v1/worker/gpu/sample/penalties.py)."""
+    if model.vocab_size is None:
+        return []
+    vocab = model.vocab_size
+    return [(sequences * vocab * _FOUR + sequences * ceil_div(vocab, 32) * _FOUR).as_step("O_s", "sampler state of all sequences")]
+
+
+def _block_tables(plan: CachePlan, sequences: Q, tokens: Q) -> list[Q]:
+    """Two tables a group, as wide as the longest sequence, and slot mappings (v1/worker/gpu/block_table.py)."""
+    if not plan.groups:
+        return []
+    block = int(plan.block_size)
+    multiple = 128 // gcd(128, block) if block else 128
+    width = ceil_div(ceil_div(_count(plan.context), max(block, 1)), multiple) * multiple
+    groups = fact(len(plan.groups), NUMBER, symbol="n_g", name="groups of layers", origin="the cache plan")
+    tables = groups * (2 * sequences * width * _FOUR + tokens * Q(8, BYTE, "const"))
+    return [tables.as_step("O_t", "block tables and slot mappings")]
+
+
+def _forward(model: Model, tokens: Q, tp: Q) -> Q:
+    """Widths alive at once for each token of a batch: residual streams, attention rows, the widest MLP (16 bit)."""
+    widest = _widest(model, Role.MLP)
+    qkv = [p.rows for p in model.parts if p.role in (Role.ATTENTION, Role.LATENT) and p.linear and p.shard.value != "row"]
+    terms = [4 * model.hidden_size]
+    if widest is not None:
+        terms.append(ceil_div(3 * widest, tp))
+    if qkv:
+        terms.append(ceil_div(max(qkv, key=int), tp))
+    routed = next((p for p in model.parts if p.role is Role.ROUTED_EXPERTS and p.columns is not None and p.active is not None), None)
+    if routed is not None and routed.active is not None:
+        inner = _widest(model, Role.ROUTED_EXPERTS)
+        assert inner is not None, "an expert has a width"
+        terms.append(routed.active[0] * (ceil_div(3 * inner, tp) + model.hidden_size))
+    return (tokens * total(terms, unit=NUMBER) * _TWO).as_step("O_f", "activations of a forward pass")
+
+
+def _widest(model: Model, role: Role) -> Q | None:
+    rows = [p.rows for p in model.parts if p.role is role and p.columns is not None and p.shard.value == "column"]
+    return max(rows, key=int) if rows else None
+
+
+def _sampling(model: Model, sequences: Q) -> Q:
+    """Logits in 16 and 32 bit and what sampling makes of them."""
+    if model.vocab_size is None:
+        return Q(0, BYTE, "const")
+    each = fact(8, BYTE, symbol="o_v", name="bytes alive for each logit while sampling", origin=_SOURCE)
+    return (sequences * model.vocab_size * each).as_step("O_v", "logits of one sampling pass")
+
+
+def _graphs(*, eager: bool) -> tuple[Q, Q, Q]:
+    """CUDA graphs: low, likely and high; nothing where none are captured or counted."""
+    sizes = (0, 0, 0) if eager else (300 * _MIB, 768 * _MIB, 1536 * _MIB)
+    why = "no graphs are captured or counted" if eager else "0.3 to 1.5 GiB seen for default capture lists"
+    names = ("low", "likely", "high")
+    low, likely, high = (
+        fact(size, BYTE, symbol=f"O_g_{name}" if name != "likely" else "O_g", name=f"CUDA graphs, {name}", origin=f"modelled: {why}")
+        for size, name in zip(sizes, names, strict=True)
+    )
+    return low, likely, high

@@ -1,0 +1,235 @@
+"""vLLM as an engine policy: its budget, its weights per rank, its cache plan, and what of it is modelled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from gpufit.engines.arithmetic import WHOLE, sequence_bytes
+from gpufit.engines.base import Capacity, LedgerLine, WeightChoice
+from gpufit.engines.vllm.constants import Constants
+from gpufit.engines.vllm.loaded import load_extras
+from gpufit.engines.vllm.lora import Loras, lora_bytes
+from gpufit.engines.vllm.overhead import Overhead, estimated, stated
+from gpufit.engines.vllm.plan import CachePlan, NoPlan, plan_cache
+from gpufit.engines.vllm.refusals import Refused
+from gpufit.engines.vllm.settings import VllmSettings
+from gpufit.engines.vllm.specs import WINDOWED
+from gpufit.engines.vllm.stage_parts import Stage
+from gpufit.engines.vllm.weight_shards import Spread
+from gpufit.engines.vllm.weights import draft_weights_on_rank, weights_on_rank
+from gpufit.errors import GpufitError
+from gpufit.formats.asked import recipe_for
+from gpufit.formats.cache import CACHE_FORMATS, CacheFormat, engine_format
+from gpufit.hardware import Gpu
+from gpufit.model import Model
+from gpufit.placement import Placement, Refusal, stages
+from gpufit.quantity import BYTE, NUMBER, SEQUENCE, Q, ceil, fact, floor
+from gpufit.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vllm:
+    """The rules of one vLLM version under some settings.
+
+    `overhead` replaces the modelled estimate (B). `loras` are adapter slots. `flags` are settings already fixed by the user; degrees
+    and context come with each question.
+    """
+
+    constants: Constants
+    flags: VllmSettings = field(default_factory=VllmSettings)
+    overhead: Q | None = None
+    eager: bool = False
+    loras: Loras | None = None
+    name: str = "vllm"
+
+    @property
+    def version(self) -> str | None:
+        """The version whose rules these are."""
+        return self.constants.version
+
+    def utilization(self) -> Q:
+        """The default share: 0.9 before 0.20, 0.92 since."""
+        return self.constants.number("utilization")
+
+    def cache_format(self, model: Model, asked: str | None) -> CacheFormat:
+        """What a sequence's own elements take in this dtype; what the engine reserves comes from its plan."""
+        declared = model.published.kv_cache_dtype
+        chosen = asked or (declared if declared not in (None, "auto") else None)
+        if chosen is None:
+            return CACHE_FORMATS["fp16" if model.dtype == "fp16" else "bf16"]
+        return engine_format(chosen)
+
+    def capacity(
+        self, model: Model, gpu: Gpu, placement: Placement, workload: Workload, weights: WeightChoice, context: Q, cache: CacheFormat
+    ) -> Capacity | Refusal:
+        """requested - weights - overhead on each stage's GPU, cut into blocks; concurrency as the server's log prints it."""
+        settings = replace(
+            self.flags,
+            max_model_len=context,
+            tensor_parallel=placement.tensor_parallel,
+            pipeline_parallel=placement.pipeline_parallel,
+            data_parallel=placement.data_parallel,
+            kv_cache_dtype=workload.kv_cache_dtype,
+        )
+        try:
+            return self._sized(model, gpu, placement, workload, weights, context, cache, settings)
+        except GpufitError as error:
+            return Refusal(reason=error.message)
+
+    def _sized(
+        self,
+        model: Model,
+        gpu: Gpu,
+        placement: Placement,
+        workload: Workload,
+        weights: WeightChoice,
+        context: Q,
+        cache: CacheFormat,
+        settings: VllmSettings,
+    ) -> Capacity | Refusal:
+        share = workload.utilization or self.utilization()
+        memory = gpu.allocator_total or gpu.memory
+        requested = ceil(memory * share).as_step("M_r", "memory that vLLM requests on one GPU")
+        spread = Spread(
+            tp=placement.tensor_parallel,
+            dp=placement.data_parallel or _ONE_RANK,
+            expert_parallel=settings.expert_parallel,
+            capability=int((gpu.compute_capability or "9.0").replace(".", "")),
+        )
+        held = tuple(self._weights(model, weights, spread, stage, settings) for stage in _stages(model, settings))
+        # The plan is made twice: batches and groups, which the overhead needs, do not depend on the memory left.
+        draft = plan_cache(model, gpu, settings, requested, constants=self.constants)
+        if isinstance(draft, NoPlan):
+            return _refusal(draft.refusals)
+        overhead = self._overhead(model, draft, placement.tensor_parallel)
+        if settings.kv_cache_memory is not None:
+            left = tuple(settings.kv_cache_memory for _ in held)
+        else:
+            left = tuple((requested - h - overhead.likely).as_step("P", "what is left for the cache on one GPU") for h in held)
+        if min(int(p) for p in left) < 0:
+            plan, blocks = draft, None
+        else:
+            made = plan_cache(model, gpu, settings, left if len(left) > 1 else left[0], constants=self.constants)
+            if isinstance(made, NoPlan):
+                return _refusal(made.refusals)
+            plan, blocks = made, made.num_blocks
+        tightest = _tightest(plan, left, blocks)
+        return self._capacity(model, gpu, weights, context, cache, plan, blocks, requested, held[tightest], overhead, left[tightest], spread)
+
+    def _weights(self, model: Model, weights: WeightChoice, spread: Spread, stage: Stage, settings: VllmSettings) -> Q:
+        recipe = weights.recipe or recipe_for(weights.format, model)
+        created = weights_on_rank(model, recipe, spread, stage).created
+        terms = [created, *load_extras(model, recipe, spread, stage, self.constants)]
+        if settings.speculative_method == "mtp" and stage.last:
+            terms.append(draft_weights_on_rank(model, recipe, spread))
+        if self.loras is not None:
+            terms.append(lora_bytes(model, self.loras, spread, stage))
+        held = terms[0]
+        for term in terms[1:]:
+            held = held + term
+        return held.as_step("W_g", "weights on one GPU, once loaded")
+
+    def _overhead(self, model: Model, plan: CachePlan, tp: Q) -> Overhead:
+        if self.overhead is not None:
+            return stated(self.overhead)
+        return estimated(model, plan, tp, eager=self.eager, graphs_counted=self.constants.flag("graphs_counted"))
+
+    def _capacity(
+        self,
+        model: Model,
+        gpu: Gpu,
+        weights: WeightChoice,
+        context: Q,
+        cache: CacheFormat,
+        plan: CachePlan,
+        blocks: Q | None,
+        requested: Q,
+        held: Q,
+        overhead: Overhead,
+        left: Q,
+        spread: Spread,
+    ) -> Capacity:
+        needed = sequence_bytes(model, context, spread.tp, cache)
+        reserved = (plan.blocks_per_request * plan.bytes_per_block).as_step("S_v", "cache that vLLM reserves for one sequence on one GPU")
+        if blocks is None:
+            concurrency, tokens, usable = fact(0, SEQUENCE, symbol="C_v", name="sequences at once", origin="no memory is left"), 0, _NONE
+        else:
+            concurrency, tokens, usable = plan.max_concurrency, int(plan.tokens), (blocks * plan.bytes_per_block).as_step("K_c", "cache")
+        whole = floor(concurrency).as_step("C_w", "whole sequences at once on one rank") if blocks is not None and plan.fits else _NO_SEQUENCE
+        each = whole if int(spread.dp) == 1 else (spread.dp * whole).as_step("C_r", "whole sequences at once in one replica")
+        details: Mapping[str, Q | float | str | None] = {
+            "name": self.name,
+            "version": self.constants.version,
+            "requested_bytes": requested,
+            "overhead_bytes": overhead.likely,
+            "overhead_low_bytes": overhead.low,
+            "overhead_high_bytes": overhead.high,
+            "kv_cache_bytes": usable,
+            "block_size": plan.block_size,
+            "block_bytes": plan.bytes_per_block,
+            "blocks": 0 if blocks is None else blocks,
+            "blocks_per_request": plan.blocks_per_request,
+            "kv_cache_tokens": tokens,
+            "max_concurrency": round(float(concurrency), 2),
+            "needed_bytes_per_sequence_per_gpu": needed,
+            "reserved_bytes_per_sequence_per_gpu": reserved,
+            "kv_cache_dtype": plan.cache_dtype,
+            "max_num_batched_tokens": plan.batch.tokens,
+            "max_num_seqs": plan.batch.sequences,
+        }
+        return Capacity(
+            weights=weights,
+            weights_per_gpu=held,
+            budget=requested,
+            pool=left,
+            context=context,
+            cache=cache,
+            sequence_bytes=sequence_bytes(model, context, WHOLE, cache),
+            sequence_bytes_per_gpu=reserved,
+            per_replica=each,
+            ledger=(
+                LedgerLine(name="weights", bytes=held),
+                LedgerLine(name="overhead (modelled)" if not overhead.stated else "overhead (given)", bytes=overhead.likely),
+                LedgerLine(name="KV cache", bytes=usable),
+                LedgerLine(name="left in the pool", bytes=requested - held - overhead.likely - usable),
+                LedgerLine(name="outside the budget", bytes=gpu.memory - requested),
+            ),
+            details=details,
+            warnings=tuple(self._warnings(gpu, plan, needed, reserved, overhead, each)),
+        )
+
+    def _warnings(self, gpu: Gpu, plan: CachePlan, needed: Q, reserved: Q, overhead: Overhead, sequences: Q) -> list[str]:
+        said = list(plan.notes)
+        if gpu.allocator_total is None:
+            said.append(f"what CUDA reports as the total of {gpu.name} was not seen: nvidia-smi's is used, vLLM's own is 0.3 to 3% lower")
+        if not overhead.stated:
+            low, likely, high = (int(o) / 2**30 for o in (overhead.low, overhead.likely, overhead.high))
+            said.append(f"overhead is modelled: {likely:.1f} GiB, {low:.1f} to {high:.1f}; --overhead-gib replaces it")
+        if int(reserved) > int(needed) * 105 // 100:
+            cure = " (--max-num-batched-tokens closes the gap)" if any(s.kind in WINDOWED for g in plan.groups for s in g.specs) else ""
+            said.append(f"vLLM reserves {int(reserved) / max(1, int(needed)):.1f} times what a sequence needs{cure}")
+        if int(sequences) > int(plan.batch.sequences):
+            said.append(f"the scheduler runs at most {int(plan.batch.sequences):,} sequences at once: --max-num-seqs raises it")
+        return said
+
+
+_ONE_RANK = fact(1, NUMBER, symbol="dp", name="data parallel degree", origin="default of --data-parallel-size")
+_NONE = Q(0, BYTE, "const").as_step("K_c", "cache")
+_NO_SEQUENCE = fact(0, SEQUENCE, symbol="C_w", name="whole sequences at once on one rank", origin="one request does not fit")
+
+
+def _refusal(refused: tuple[Refused, ...]) -> Refusal:
+    return Refusal(reason="vLLM refuses: " + "; ".join(r.reason + (f" ({r.option})" if r.option else "") for r in refused))
+
+
+def _stages(model: Model, settings: VllmSettings) -> tuple[Stage, ...]:
+    parts = stages(int(model.num_layers), int(settings.pp))
+    return tuple(Stage(layers=part, first=i == 0, last=i == len(parts) - 1) for i, part in enumerate(parts))
+
+
+def _tightest(plan: CachePlan, left: tuple[Q, ...], blocks: Q | None) -> int:
+    """The stage that decides: the one with the fewest blocks, or the least memory where none is left."""
+    if blocks is None or len(left) == 1:
+        return min(range(len(left)), key=lambda i: int(left[i]))
+    return min(range(len(left)), key=lambda i: int(plan.stages[i].num_blocks))
