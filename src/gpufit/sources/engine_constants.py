@@ -8,7 +8,12 @@ from typing import Any
 
 from gpufit.errors import DataError
 from gpufit.sources.data import data_text
-from gpufit.sources.toml_rows import toml
+
+try:
+    # Compiled in its wheels, so several times faster than the pure Python tomllib.
+    import tomli as toml
+except ModuleNotFoundError:
+    import tomllib as toml  # type: ignore[no-redef]
 
 Row = Mapping[str, Any]
 

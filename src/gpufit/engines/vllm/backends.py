@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpufit.engines.vllm.constants import Backend, Constants
-from gpufit.engines.vllm.formats import NVFP4, TURBOQUANT, quantised
+from gpufit.engines.vllm.formats import TURBOQUANT, quantised
 from gpufit.engines.vllm.traits import Device, Traits
 
+FLASH_4 = (9, 10, 11)
+"""Major compute capabilities with FlashAttention 4."""
 HEAD_256_PAGE = 128
 """Tokens in a page of FlashAttention 4's kernel for heads of 256 on compute capability 10 and 11 (fa_utils.py)."""
 FP8_HEAD_512_PAGE = 64
@@ -67,7 +69,7 @@ def flash_version(ask: Ask, device: Device, *, head: int | None) -> int | None:
             version = 2
     if version == 4 and device.major >= 10 and head is not None and head > 128 and not _blackwell_head(head, ask.value):
         version = 2
-    if version == 4 and device.major not in (9, 10, 11):
+    if version == 4 and device.major not in FLASH_4:
         return None
     return version
 
@@ -77,7 +79,7 @@ def _forced(ask: Ask, device: Device) -> int | None:
     if ask.cache in TURBOQUANT:
         return 2
     fp8_hopper = device.major == 9 and ask.cache.startswith("fp8")
-    if ask.traits.mixed_heads and ask.traits.family.startswith("gemma4") and device.major in (9, 10, 11) and not fp8_hopper:
+    if ask.traits.mixed_heads and ask.traits.family.startswith("gemma4") and device.major in FLASH_4 and not fp8_hopper:
         return 4
     return None
 
@@ -128,7 +130,7 @@ def reasons(backend: Backend, ask: Ask, device: Device) -> tuple[str, ...]:
 
 def _flash_attn(ask: Ask, device: Device) -> str | None:
     version = flash_version(ask, device, head=ask.head)
-    most = 512 if device.major in (9, 10, 11) else 256
+    most = 512 if device.major in FLASH_4 else 256
     if ask.head % 8 or ask.head > most:
         return f"no heads of {ask.head}"
     if ask.sinks and (device.major < 9 or flash_version(ask, device, head=None) not in (3, 4)):
@@ -164,7 +166,7 @@ def _triton_flashinfer(ask: Ask, device: Device) -> str | None:
 def _flashinfer(ask: Ask, device: Device) -> str | None:
     if ask.sinks and device.major not in (9, 10, 12):
         return "no attention sinks"
-    if ask.cache in NVFP4:
+    if ask.cache.startswith("nvfp4"):
         if device.major in (8, 9, 12):
             if ask.cache != "nvfp4":
                 return f"no {ask.cache} cache"
@@ -200,7 +202,11 @@ def _sparse_fa4(ask: Ask, device: Device) -> str | None:
 def _sparse_flashinfer(ask: Ask, device: Device) -> str | None:
     traits = ask.traits
     if traits.rope_dim == 0:
-        return None if (traits.nope_dim, traits.latent_rank) == (256, 512) else "needs a key of 256 and a latent of 512 without rotation"
+        return (
+            None
+            if (traits.nope_dim, traits.latent_rank) == (256, 512)
+            else "needs a key of 256 and a latent of 512 without rotation"
+        )
     if traits.nope_dim is not None and traits.nope_dim not in (128, 192):
         return f"needs a key of 128 or 192 without rotation, not {traits.nope_dim}"
     # With a 16-bit cache and many heads FlashMLA is tried before it.
@@ -252,7 +258,11 @@ class NoBackend:
 def choose(ask: Ask, device: Device, constants: Constants) -> Backend | NoBackend:
     """The first backend in the device's order that takes the layer."""
     tried = []
-    for backend in constants.order(latent=ask.latent, major=device.major):
+    order = constants.order(latent=ask.latent, major=device.major)
+    if ask.traits.mixed_heads and constants.listed("per_layer_kernel_families", ask.traits.family) and device.major not in FLASH_4:
+        # Heads of several widths want FlashAttention 4, and Triton where there is none (models/config.py Gemma4Config).
+        order = (constants.backends["TRITON_ATTN"],)
+    for backend in order:
         why = reasons(backend, ask, device)
         if not why:
             return backend

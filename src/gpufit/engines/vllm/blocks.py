@@ -29,10 +29,18 @@ class Admission:
 
 
 _ONE_BLOCK = fact(
-    1, BLOCK_PER_SEQUENCE, symbol="e", name="block more, since a window may begin inside one", origin="vLLM kv_cache_interface.py SlidingWindowSpec"
+    1,
+    BLOCK_PER_SEQUENCE,
+    symbol="e",
+    name="block more, since a window may begin inside one",
+    origin="vLLM kv_cache_interface.py SlidingWindowSpec",
 )
 _ONE_TOKEN = fact(
-    1, TOKEN_PER_SEQUENCE, symbol="t", name="token being computed, which the window counts", origin="vLLM kv_cache_interface.py SlidingWindowSpec"
+    1,
+    TOKEN_PER_SEQUENCE,
+    symbol="t",
+    name="token being computed, which the window counts",
+    origin="vLLM kv_cache_interface.py SlidingWindowSpec",
 )
 
 
@@ -48,11 +56,15 @@ def spec_blocks(spec: CacheSpec, context: Q, terms: Admission) -> Q:
         kept = spec.window - _ONE_TOKEN
         if terms.retained is not None:
             kept = kept + terms.retained
-        held = least(kept + terms.in_flight, context).as_step("n_w", f"tokens held in a {spec.title} layer: the window and what is in flight")
+        held = least(kept + terms.in_flight, context).as_step(
+            "n_w", f"tokens held in a {spec.title} layer: the window and what is in flight"
+        )
         return ceil_div(held, spec.block_size) + _ONE_BLOCK
     if spec.kind is SpecKind.CHUNKED:
         assert spec.chunk is not None
-        held = least(spec.chunk + terms.in_flight, context).as_step("n_c", "tokens held in a chunked layer: the chunk and what is in flight")
+        held = least(spec.chunk + terms.in_flight, context).as_step(
+            "n_c", "tokens held in a chunked layer: the chunk and what is in flight"
+        )
         return ceil_div(held, spec.block_size)
     if spec.kind is SpecKind.CROSS:
         return ceil_div(terms.encoder, spec.block_size)

@@ -89,10 +89,16 @@ class Constants:
         found: dict[str, Q] = {}
         for row in self._holding("constant"):
             if row["name"] in found:
-                raise DataError(f"vllm.toml: two values of {row['name']} hold for {self.version}", hint="let one row end where the next begins")
+                raise DataError(
+                    f"vllm.toml: two values of {row['name']} hold for {self.version}", hint="let one row end where the next begins"
+                )
             since = f" since {row['since']}" if "since" in row else ""
             found[row["name"]] = fact(
-                row["value"], UNITS[row.get("unit", "")], symbol=row["symbol"], name=row["title"], origin=f"vLLM{since}: {row['source']}"
+                row["value"],
+                UNITS[row.get("unit", "")],
+                symbol=row["symbol"],
+                name=row["title"],
+                origin=f"vLLM{since}: {row['source']}",
             )
         return found
 

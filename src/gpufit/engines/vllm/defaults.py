@@ -49,18 +49,24 @@ def batch(model: Model, gpu: Gpu, settings: VllmSettings, constants: Constants, 
     if tokens is None:
         tokens = default_tokens
         if settings.chunked_prefill is False or any(g.kind.kind == "cross" for g in model.layers):
-            tokens = largest(context * _ONE_SEQUENCE, tokens).because("without chunked prefill a batch holds the longest sequence whole")
+            tokens = largest(context * _ONE_SEQUENCE, tokens).because(
+                "without chunked prefill a batch holds the longest sequence whole"
+            )
         if traits.prefix_lm and constants.listed("prefix_lm_flagged", traits.family):
             tokens = largest(tokens, constants.number("gemma4_item_tokens"))
         tokens = least(sequences * context, tokens).as_step("T_b", "tokens in one batch")
     if settings.max_num_seqs is None and int(tokens) < int(sequences):
         sequences = least(sequences, tokens * _SEQUENCE_PER_TOKEN).because("never more sequences than tokens in a batch")
-    in_flight = (batches_in_flight(settings, constants, traits) * tokens).as_step("T_f", "tokens in flight, whose old blocks are not yet free")
+    in_flight = (batches_in_flight(settings, constants, traits) * tokens).as_step(
+        "T_f", "tokens in flight, whose old blocks are not yet free"
+    )
     return Batch(tokens=tokens, sequences=sequences, in_flight=in_flight)
 
 
 _ONE_SEQUENCE = fact(1, SEQUENCE, symbol="one", name="sequence", origin="a batch must hold one")
-_SEQUENCE_PER_TOKEN = fact(1, unit(sequence=1, token=-1), symbol="each", name="sequence per token of a batch", origin="engine/arg_utils.py")
+_SEQUENCE_PER_TOKEN = fact(
+    1, unit(sequence=1, token=-1), symbol="each", name="sequence per token of a batch", origin="engine/arg_utils.py"
+)
 
 
 def batches_in_flight(settings: VllmSettings, constants: Constants, traits: Traits) -> Q:
@@ -75,17 +81,21 @@ def batches_in_flight(settings: VllmSettings, constants: Constants, traits: Trai
         count, why = stages + 1, "asynchronous scheduling: one batch more than pipeline stages"
     else:
         count, why = stages, "one batch for each pipeline stage"
-    return fact(count, PER_SEQUENCE, symbol="c", name="batches in flight", origin=f"vLLM {constants.version}, max_concurrent_batches: {why}")
+    return fact(
+        count, PER_SEQUENCE, symbol="c", name="batches in flight", origin=f"vLLM {constants.version}, max_concurrent_batches: {why}"
+    )
 
 
 def cache_dtype(model: Model, device: Device | None, settings: VllmSettings, constants: Constants) -> str:
     """The cache dtype that `auto` becomes: what the checkpoint asks for, or what its family takes on this device."""
+    if constants.listed("plain_cache_families", model.family):
+        return "auto"
     chosen = settings.kv_cache_dtype or "auto"
     if chosen in ("bf16", "fp16"):
         chosen = {"bf16": "bfloat16", "fp16": "float16"}[chosen]
     if chosen != "auto":
         return chosen
-    asked = model.published.kv_cache_dtype
+    asked = model.published.kv_cache_dtype if model.published.signed else None
     if asked is not None and asked not in ("auto", "bf16", "fp16", "bfloat16", "float16"):
         return "fp8_e4m3" if asked == "fp8" else asked
     if device is not None and device.major == 10 and constants.listed("blackwell_fp8_families", model.family):
@@ -112,5 +122,3 @@ def hybrid_manager(model: Model, settings: VllmSettings, constants: Constants) -
     if not any(isinstance(g.kind, Chunked) for g in model.layers):
         return True
     return settings.speculative_method != "mtp" and constants.flag("chunked_hybrid_default")
-
-

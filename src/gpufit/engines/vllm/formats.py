@@ -35,13 +35,14 @@ def head_bytes(key: Q, value: Q | None, dtype: str, constants: Constants) -> Q:
     if dtype in TURBOQUANT:
         return _turboquant(key, value or key, dtype)
     if dtype in NVFP4:
-        one = fact(1, BYTE_PER_TOKEN, symbol="b", name="bytes of two packed elements or of one scale", origin=f"cache dtype {dtype}")
+        one = fact(
+            1, BYTE_PER_TOKEN, symbol="b", name="bytes of two packed elements or of one scale", origin=f"cache dtype {dtype}"
+        )
         return 2 * (key // 2 + key // 16) * one
     b = element_bytes(dtype)
+    elements = 2 * key if value is None else key + value
     if dtype == "int4_per_token_head":
-        elements = (key // 2) + ((value or key) // 2)
-    else:
-        elements = 2 * key if value is None else key + value
+        elements = key // 2 + (value or key) // 2  # two elements share a byte
     held = elements * b
     if dtype in PER_TOKEN_HEAD:
         held = held + 2 * constants.number("token_head_scale")
@@ -53,8 +54,12 @@ def _turboquant(key: Q, value: Q, dtype: str) -> Q:
     key_bits, value_bits = TURBOQUANT[dtype]
     one = fact(1, BYTE_PER_TOKEN, symbol="b", name="byte of packed codes", origin=f"cache dtype {dtype}")
     norm = fact(2, BYTE_PER_TOKEN, symbol="s_k", name="16-bit norm of a key", origin="quantization/turboquant/config.py")
-    scale = fact(4, BYTE_PER_TOKEN, symbol="s_v", name="16-bit scale and zero of a value", origin="quantization/turboquant/config.py")
-    even = fact(2, BYTE_PER_TOKEN, symbol="a_2", name="slots are an even number of bytes", origin="quantization/turboquant/config.py")
+    scale = fact(
+        4, BYTE_PER_TOKEN, symbol="s_v", name="16-bit scale and zero of a value", origin="quantization/turboquant/config.py"
+    )
+    even = fact(
+        2, BYTE_PER_TOKEN, symbol="a_2", name="slots are an even number of bytes", origin="quantization/turboquant/config.py"
+    )
     eight = fact(8, NUMBER, symbol="bits", name="bits in a byte", origin="definition")
     keys = key * one if key_bits == 8 else ceil_div(key * key_bits, eight) * one + norm
     values = ceil_div(value * value_bits, eight) * one + scale

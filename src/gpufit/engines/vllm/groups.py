@@ -60,12 +60,19 @@ class Group:
 
 
 def _count(count: int, spec: CacheSpec) -> Q:
-    return fact(count, NUMBER, symbol="n", name=f"{spec.title} layers in the group", origin="grouping of the layers, vLLM kv_cache_planning.py")
+    return fact(
+        count,
+        NUMBER,
+        symbol="n",
+        name=f"{spec.title} layers in the group",
+        origin="grouping of the layers, vLLM kv_cache_planning.py",
+    )
 
 
 def bytes_per_block(groups: Sequence[Group], layers: range | None = None, *, packed: bool = False) -> Q:
     """B/block of the pool: the widest group's pages. `packed` is the layout with the block as its outermost dimension."""
-    widths = [g.bytes_per_block(layers, strided=not packed) for g in groups]
+    each = [g.bytes_per_block(layers, strided=not packed) for g in groups]
+    widths = list({q.value: q for q in reversed(each)}.values())[::-1]
     width = largest(*widths) if len(widths) > 1 else widths[0]
     return width.as_step("b_b", "bytes of one block: the widest group's pages")
 
@@ -144,7 +151,9 @@ def one_page(layers: Sequence[LayerSpec]) -> tuple[LayerSpec, ...]:
         elif most % int(spec.page) == 0:
             done[key] = spec.scaled(most // int(spec.page))
         elif spec.kind in (SpecKind.LATENT,):
-            raise NoGroups(f"the page of the {spec.title} layers ({int(spec.page)} bytes) neither divides the widest ({most}) nor may be padded")
+            raise NoGroups(
+                f"the page of the {spec.title} layers ({int(spec.page)} bytes) neither divides the widest ({most}) nor may be padded"
+            )
         else:
             done[key] = spec.padded_to(widest.page)
     return tuple(replace(s, spec=done[s.spec.identity()]) for s in layers)
@@ -166,7 +175,9 @@ def _even(layers: Sequence[LayerSpec]) -> tuple[Group, ...]:
     smallest, biggest = min(map(len, buckets)), max(map(len, buckets))
     size = biggest if biggest < smallest * CLOSE else smallest
     return tuple(
-        Group(layers=tuple(bucket[first :: -(-len(bucket) // size)])) for bucket in buckets for first in range(-(-len(bucket) // size))
+        Group(layers=tuple(bucket[first :: -(-len(bucket) // size)]))
+        for bucket in buckets
+        for first in range(-(-len(bucket) // size))
     )
 
 

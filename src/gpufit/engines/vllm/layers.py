@@ -11,12 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gpufit.engines.vllm.backends import Ask, NoBackend, choose, kernel_blocks, preferred_block, window_block
+from gpufit.engines.vllm.compressed import LAYOUT, entry_specs, refusal, window_spec
 from gpufit.engines.vllm.constants import Backend, Constants
-from gpufit.engines.vllm.formats import TURBOQUANT, head_bytes, latent_bytes, quantised
+from gpufit.engines.vllm.formats import NVFP4, PER_TOKEN_HEAD, TURBOQUANT, head_bytes, latent_bytes, quantised
 from gpufit.engines.vllm.settings import VllmSettings
 from gpufit.engines.vllm.specs import BLOCK_PER_SEQUENCE, TOKEN_PER_BLOCK, CacheSpec, LayerSpec, SpecKind
 from gpufit.engines.vllm.traits import Device, Traits
 from gpufit.layers.chunked import Chunked
+from gpufit.layers.compressed import Compressed, SlidingLatent
 from gpufit.layers.cross import Cross
 from gpufit.layers.full import Full
 from gpufit.layers.gated_delta import GatedDelta
@@ -28,7 +30,7 @@ from gpufit.layers.sliding import Sliding
 from gpufit.layers.sparse import SparseFull, SparseLatent
 from gpufit.layers.state import STATE_UNIT, State
 from gpufit.model import LayerGroup, Model
-from gpufit.quantity import Q, ceil_div, fact, largest, unit
+from gpufit.quantity import NUMBER, Q, ceil_div, fact, largest, unit
 
 CUDA_8_9 = (8, 9)
 """The first compute capability with fp8 in Triton kernels (v1/attention/backends/triton_attn.py)."""
@@ -109,6 +111,8 @@ class Layers:
 def layers_of(here: Setting) -> Layers:
     """The specs of every layer that keeps something. Raises `Unserved` where vLLM refuses."""
     groups = [*here.model.layers, *(here.model.draft_layers if here.settings.speculative_method == "mtp" else ())]
+    if here.constants.listed("unpacked_latent_families", here.traits.family):
+        groups = [_unpacked(here, g) for g in groups]
     skipped = boundary_layers(here)
     placed = _placed(here, groups, skipped)
     cache = _resolved(here.cache, placed)
@@ -118,7 +122,13 @@ def layers_of(here: Setting) -> Layers:
         for order, spec in enumerate(_attention_specs(here, part, block, cache)):
             specs += [(layer, order, spec) for layer in part.indices]
     page = _state_page(here, groups, placed, block, cache)
+    compressed = any(isinstance(g.kind, (SlidingLatent, Compressed)) for g in groups)
     for group in groups:
+        if isinstance(group.kind, SlidingLatent):
+            specs += [(layer, 0, window_spec(group.kind, here.constants)) for layer in group.indices]
+        elif isinstance(group.kind, Compressed):
+            entries = entry_specs(group.kind, block, here.constants)
+            specs += [(layer, 1 + order, spec) for layer in group.indices for order, spec in enumerate(entries)]
         if isinstance(group.kind, State):
             spec = _state_spec(here, group.kind, block, page)
             specs += [(layer, 0, spec) for layer in group.indices]
@@ -126,15 +136,25 @@ def layers_of(here: Setting) -> Layers:
     return Layers(
         specs=tuple(LayerSpec(spec=spec, layer=layer) for layer, _, spec in specs),
         block_size=block,
-        cache=cache,
-        packed=False,
+        cache=LAYOUT if compressed else cache,
+        packed=compressed,
         backends=tuple(dict.fromkeys(p.backend.name for p in placed)),
     )
 
 
+def _unpacked(here: Setting, group: LayerGroup) -> LayerGroup:
+    """Latent attention as plain heads: every query head keeps a key and a value, both as wide as the whole key."""
+    kind = group.kind
+    if not isinstance(kind, Latent) or here.traits.nope_dim is None:
+        return group
+    nope = fact(here.traits.nope_dim, NUMBER, symbol="d_n", name="key width without rotation", origin="shapes of the up-projection")
+    width = (nope + kind.rope_dim).as_step("d", "width of a whole key")
+    return replace(group, kind=Full(kv_heads=kind.attention_heads, head_dim=width, attention_heads=kind.attention_heads))
+
+
 def boundary_layers(here: Setting) -> frozenset[int]:
     """Layers that a packed cache leaves at 16 bit: the first and last two of a model without state layers."""
-    if here.cache not in TURBOQUANT:
+    if here.cache not in TURBOQUANT or not any(isinstance(g.kind, (Full, Latent)) for g in here.model.layers):
         return frozenset()
     if here.traits.stateful:
         if not any(isinstance(g.kind, Full) for g in here.model.layers):
@@ -152,11 +172,12 @@ def _placed(here: Setting, groups: Sequence[LayerGroup], skipped: frozenset[int]
         kind = group.kind
         if not isinstance(kind, (Full, Latent, Cross)):
             continue
-        if here.cache in TURBOQUANT and isinstance(kind, Chunked):
-            raise Unserved(f"chunked local attention does not take a {here.cache} cache")
+        if here.cache in TURBOQUANT and isinstance(kind, (Chunked, Cross)):
+            raise Unserved(f"{kind.title} attention does not take a {here.cache} cache")
+        wide = frozenset() if isinstance(kind, SparseFull) else skipped
         for cache, indices in (
-            (here.cache, tuple(i for i in group.indices if i not in skipped)),
-            ("auto", tuple(i for i in group.indices if i in skipped)),
+            (here.cache, tuple(i for i in group.indices if i not in wide)),
+            ("auto", tuple(i for i in group.indices if i in wide)),
         ):
             if indices:
                 ask = here.ask(kind, cache)
@@ -167,15 +188,19 @@ def _placed(here: Setting, groups: Sequence[LayerGroup], skipped: frozenset[int]
 def _backend(here: Setting, kind: object, ask: Ask) -> Backend:
     if isinstance(kind, SparseFull):
         own = here.constants.backends["MINIMAX_M3_SPARSE"]
-        if ask.cache.startswith("nvfp4") and (ask.cache != "nvfp4" or here.device.major != 10):
+        if ask.cache in NVFP4 and (ask.cache != "nvfp4" or here.device.major != 10):
             raise Unserved(f"sparse attention takes an nvfp4 cache only as nvfp4 on compute capability 10, not {ask.cache}")
         return own
     chosen = choose(ask, here.device, here.constants)
     if isinstance(chosen, NoBackend):
         raise Unserved(f"no attention backend takes the {getattr(kind, 'title', 'attention')} layers ({chosen.text()})")
+    if chosen.name == "FLASH_ATTN" and quantised(ask.cache) and here.traits.alibi and not isinstance(kind, Cross):
+        raise Unserved(f"attention with linear biases (ALiBi) runs on FlashAttention 2, which takes no {ask.cache} cache")
     triton = "Triton MLA" if chosen.name == "TRITON_MLA" else "Triton attention" if chosen.name == "TRITON_ATTN" else ""
     if triton and ask.cache.startswith("fp8") and here.device.capability < CUDA_8_9:
-        raise Unserved(f"an fp8 cache in the {triton} backend needs compute capability 8.9, not {here.device.major}.{here.device.minor}")
+        raise Unserved(
+            f"an fp8 cache in the {triton} backend needs compute capability 8.9, not {here.device.major}.{here.device.minor}"
+        )
     if ask.sparse and ask.context_parallel > 1 and chosen.name == "FLASHMLA_SPARSE" and not quantised(ask.cache):
         raise Unserved("decode context parallelism of sparse latent attention needs an fp8 cache")
     return chosen
@@ -193,6 +218,11 @@ def _resolved(cache: str, placed: Iterable[Placed]) -> str:
 
 def block_size(here: Setting, placed: Sequence[Placed], groups: Sequence[LayerGroup], cache: str, boundary: bool) -> Q:
     """Tokens in a block: the user's or the backends', raised beside states until a page of attention holds one state."""
+    if any(isinstance(g.kind, (SlidingLatent, Compressed)) for g in groups):
+        reason = refusal(here.cache, here.settings.block_size, here.constants)
+        if reason is not None:
+            raise Unserved(reason)
+        return here.settings.block_size or here.constants.number("compressed_block_size")
     default = here.constants.number("block_size")
     size = here.settings.block_size or default
     backends = _distinct(here, placed)
@@ -231,6 +261,9 @@ def _token_bytes(here: Setting, kind: object, cache: str) -> Q:
     assert isinstance(kind, (Full, Cross))
     value = None if isinstance(kind, Cross) else kind.value_dim
     heads = (kind if isinstance(kind, Full) else _as_full(kind)).heads_on_gpu(tp)
+    if isinstance(kind, SparseFull) and cache in (*TURBOQUANT, *PER_TOKEN_HEAD):
+        # Its class keeps its own cache and stores one byte an element, without packing and without scales (models/minimax_m3).
+        cache = "fp8"
     held = heads * head_bytes(kind.head_dim, value, cache, here.constants)
     return held.as_step(f"k_{kind.kind}", f"cache of one token in one {kind.title} layer on one GPU")
 
@@ -245,7 +278,12 @@ def _main_attention(placed: Sequence[Placed]) -> Placed:
 
 
 def _aligned(
-    here: Setting, placed: Sequence[Placed], backends: Sequence[tuple[Backend, Ask]], groups: Sequence[LayerGroup], size: Q, cache: str
+    here: Setting,
+    placed: Sequence[Placed],
+    backends: Sequence[tuple[Backend, Ask]],
+    groups: Sequence[LayerGroup],
+    size: Q,
+    cache: str,
 ) -> Q:
     """The block raised in steps of an alignment until its page of attention is no smaller than a state."""
     smallest = [min(kernel_blocks(b, ask, here.device, head=here.traits.head)[0]) for b, ask in backends]
@@ -279,10 +317,16 @@ def _boundary_block(here: Setting, placed: Sequence[Placed], size: Q) -> Q:
     # The first layer's backend knows nothing of the packing, so the packed page is measured as one byte an element.
     narrow = wide // 2
     kernel = min(first.backend.blocks)
-    step = size if kernel <= int(size) else fact(kernel, TOKEN_PER_BLOCK, symbol="A", name="kernel block", origin=first.backend.name)
+    step = (
+        size if kernel <= int(size) else fact(kernel, TOKEN_PER_BLOCK, symbol="A", name="kernel block", origin=first.backend.name)
+    )
     kernel_q = fact(kernel, TOKEN_PER_BLOCK, symbol="A_k", name="smallest kernel block", origin=first.backend.name)
     raised = step * ceil_div(wide * kernel_q, step * narrow)
-    return size if int(raised) <= int(size) else raised.because("raised so that packed pages cover the 16-bit pages of the layers at either end")
+    return (
+        size
+        if int(raised) <= int(size)
+        else raised.because("raised so that packed pages cover the 16-bit pages of the layers at either end")
+    )
 
 
 def export_alignment(here: Setting, groups: Sequence[LayerGroup]) -> Q | None:
@@ -352,7 +396,13 @@ def _state_blocks(here: Setting, kind: State) -> Q:
     held = fact(count, BLOCK_PER_SEQUENCE, symbol="n_state", name="states that a sequence holds", origin=f"vLLM MambaSpec, {why}")
     drafts = here.settings.drafts
     if drafts is not None:
-        each = fact(1, BLOCK_PER_SEQUENCE, symbol="n_draft", name="state of each draft token", origin="vLLM MambaSpec.num_speculative_blocks")
+        each = fact(
+            1,
+            BLOCK_PER_SEQUENCE,
+            symbol="n_draft",
+            name="state of each draft token",
+            origin="vLLM MambaSpec.num_speculative_blocks",
+        )
         held = held + drafts * each
     if here.caching and _has_checkpoint(here, kind):
         held = held + here.constants.number("checkpoint_blocks")
@@ -408,5 +458,3 @@ def _layout(here: Setting, kind: Full, cache: str) -> tuple[object, ...]:
 def _spec(kind: SpecKind, title: str, block: Q, one: Q, layout: tuple[object, ...]) -> CacheSpec:
     page = (block * one).as_step("p", f"page of one {title} layer")
     return CacheSpec(kind=kind, title=title, block_size=block, page=page, layout=layout)
-
-

@@ -68,7 +68,9 @@ class NoPlan:
 _NO_BLOCKS = fact(0, unit(B=1, block=-1), symbol="b_b", name="bytes of one block", origin="this model keeps no cache")
 
 
-def plan_cache(model: Model, gpu: Gpu, settings: VllmSettings, available: Q | Sequence[Q], *, constants: Constants) -> CachePlan | NoPlan:
+def plan_cache(
+    model: Model, gpu: Gpu, settings: VllmSettings, available: Q | Sequence[Q], *, constants: Constants
+) -> CachePlan | NoPlan:
     """The plan of a model's cache on one GPU of a replica.
 
     `available` is the memory left for the cache on a GPU (B), one figure for all pipeline stages or one for each.
@@ -110,7 +112,9 @@ def plan_cache(model: Model, gpu: Gpu, settings: VllmSettings, available: Q | Se
     return _filled(model, settings, available, constants, context, groups, layers, made, terms, caching, hybrid, traits)
 
 
-_PER_SEQUENCE = fact(1, unit(sequence=-1), symbol="one", name="encoder input in one batch", origin="vLLM max_num_encoder_input_tokens")
+_PER_SEQUENCE = fact(
+    1, unit(sequence=-1), symbol="one", name="encoder input in one batch", origin="vLLM max_num_encoder_input_tokens"
+)
 
 
 def _retained(model: Model, settings: VllmSettings) -> Q | None:
@@ -173,7 +177,7 @@ def _filled(
         hybrid=hybrid,
         backends=layers.backends,
         constants=constants,
-        notes=_notes(constants, traits),
+        notes=_notes(model, constants, traits),
     )
 
 
@@ -197,18 +201,24 @@ def _stages(model: Model, settings: VllmSettings, available: Q | Sequence[Q]) ->
 
 
 def _stage(groups: tuple[Group, ...], layers: Layers, part: range | None, memory: Q) -> StagePlan:
-    whole = part if part is not None else range(0, 1_000_000)
+    whole = part if part is not None else range(1_000_000)
     if not groups:
-        return StagePlan(layers=whole, bytes_per_block=_NO_BLOCKS, num_blocks=fact(1, BLOCK, symbol="N_b", name="block", origin="a server without cache"))
+        return StagePlan(
+            layers=whole,
+            bytes_per_block=_NO_BLOCKS,
+            num_blocks=fact(1, BLOCK, symbol="N_b", name="block", origin="a server without cache"),
+        )
     width = bytes_per_block(groups, part, packed=layers.packed)
-    return StagePlan(layers=whole, bytes_per_block=width, num_blocks=(memory // width).as_step("N_st", "blocks that the memory of one GPU holds"))
+    return StagePlan(
+        layers=whole, bytes_per_block=width, num_blocks=(memory // width).as_step("N_st", "blocks that the memory of one GPU holds")
+    )
 
 
 def _printed_tokens(constants: Constants, groups: tuple[Group, ...], concurrency: Q, blocks: Q, context: Q, terms: Admission) -> Q:
-    """The figure in the server's log: concurrency times the longest length, or, before 0.22, blocks over groups times the smallest block."""
+    """The figure in the server's log: concurrency times the longest length; before 0.22, blocks over groups times the smallest block."""
     name = "tokens of the cache, as the server prints them"
     if constants.flag("tokens_from_concurrency"):
-        return floor(concurrency * context).as_step("N_t", name)
+        return _in_doubles(floor(concurrency * context), concurrency, context).as_step("N_t", name)
     smallest = min((g.block_size for g in groups), key=int)
     held = blocks // len(groups) * smallest
     if terms.context_parallel is not None:
@@ -216,8 +226,26 @@ def _printed_tokens(constants: Constants, groups: tuple[Group, ...], concurrency
     return held.as_step("N_t", name)
 
 
-def _notes(constants: Constants, traits: Traits) -> tuple[str, ...]:
+def _in_doubles(exact: Q, concurrency: Q, context: Q) -> Q:
+    """The product as the server makes it, in double precision: where it is a whole number it may come out one short."""
+    if int(float(concurrency) * int(context)) == int(exact):
+        return exact
+    one = fact(
+        1,
+        unit(token=1),
+        symbol="r",
+        name="token lost to rounding",
+        origin="v1/core/kv_cache_utils.py get_kv_cache_capacity: doubles",
+    )
+    return (exact - one).because("the server multiplies in double precision, which falls just short of this whole number")
+
+
+def _notes(model: Model, constants: Constants, traits: Traits) -> tuple[str, ...]:
     notes = []
+    if not model.published.signed:
+        notes.append(
+            "the checkpoint's quantisation names no quantiser, so vLLM takes it for a plain checkpoint with a 16-bit cache"
+        )
     if constants.version.removeprefix("v").split(".")[:2] != ["0", "33"]:
         notes.append(f"attention backends and their block sizes are those of vLLM 0.33, applied to {constants.version}")
     if traits.pooling:

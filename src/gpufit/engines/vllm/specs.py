@@ -107,7 +107,9 @@ def uniform(specs: Iterable[CacheSpec]) -> bool:
     if first.kind is SpecKind.CHUNKED:
         return all(s.kind is SpecKind.CHUNKED and _same(s.chunk, first.chunk) for s in rest)
     if first.kind is SpecKind.STATE:
-        return all(s.kind is SpecKind.STATE and _same(s.page, first.page) and _same(s.state_blocks, first.state_blocks) for s in rest)
+        return all(
+            s.kind is SpecKind.STATE and _same(s.page, first.page) and _same(s.state_blocks, first.state_blocks) for s in rest
+        )
     return all(s.kind is first.kind for s in rest)
 
 

@@ -12,6 +12,9 @@ from gpufit.layers.sparse import SparseLatent
 from gpufit.layers.state import State
 from gpufit.model import Model
 
+BAICHUAN_ROTARY = 4096
+"""The hidden size of the Baichuan models with rotary positions."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
@@ -51,6 +54,7 @@ class Traits:
     mixed_heads: bool
     pooling: bool
     stateful: bool
+    alibi: bool
     dtype: str
     attention_heads: int | None
     nope_dim: int | None = None
@@ -76,6 +80,7 @@ def traits_of(model: Model, constants: Constants, *, language_model_only: bool =
         mixed_heads=len(heads) > 1,
         pooling=_pooling(model.architecture, constants),
         stateful=any(isinstance(k, State) for k in kinds),
+        alibi=_alibi(model, constants),
         dtype="bf16" if model.dtype == "fp32" else model.dtype,
         attention_heads=None if model.attention_heads is None else int(model.attention_heads),
         nope_dim=_nope_dim(model),
@@ -86,7 +91,16 @@ def traits_of(model: Model, constants: Constants, *, language_model_only: bool =
 
 def _pooling(architecture: str, constants: Constants) -> bool:
     generates = ("ForCausalLM", "ForConditionalGeneration", "ChatModel", "LMHeadModel")
-    return not architecture.endswith(generates) and architecture.endswith(tuple(constants.words("pooling_suffixes")))
+    if architecture.endswith(generates) or constants.listed("generating_models", architecture):
+        return False
+    return architecture.endswith(tuple(constants.words("pooling_suffixes")))
+
+
+def _alibi(model: Model, constants: Constants) -> bool:
+    """Whether attention has linear biases in place of positions; of Baichuan only the smaller model has none (models/baichuan.py)."""
+    if model.family == "baichuan":
+        return int(model.hidden_size) != BAICHUAN_ROTARY
+    return constants.listed("alibi_families", model.family)
 
 
 def _nope_dim(model: Model) -> int | None:
