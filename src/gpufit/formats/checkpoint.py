@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from gpufit.formats.tensor import TensorFormat
+from gpufit.formats.tensor import PLAIN, TensorFormat
 from gpufit.model import Model, Recipe, WeightPart
 from gpufit.quantity import Q, total
 
@@ -40,8 +40,15 @@ def _one_format(part: WeightPart, chosen: TensorFormat, layers: int) -> Q:
 def checkpoint_bytes(model: Model, recipe: Recipe, *, with_draft: bool) -> Q:
     """Bytes of all tensors of a checkpoint: layers x copies x the bytes of one matrix in its format, summed over the parts.
 
-    `with_draft` adds the draft (multi-token-prediction) layers that the files hold and engines do not load by default. Left out, since
-    no config tells them: file headers, rotary buffers, a tied head stored twice.
+    `with_draft` adds the draft (multi-token-prediction) layers that the files hold and engines do not load by default, with the embedding
+    and head that DeepSeek's layout repeats for each. Left out, since no config tells them: file headers, rotary buffers, a tied head stored
+    twice.
     """
-    parts: Iterable[WeightPart] = (*model.parts, *model.draft_parts) if with_draft else model.parts
-    return total(part_bytes(p, recipe) for p in parts).as_step("W", "weights as published")
+    sizes = [part_bytes(p, recipe) for p in model.parts]
+    if with_draft:
+        sizes += [part_bytes(p, recipe) for p in model.draft_parts]
+        tables = model.extras.get("draft_tables")
+        if tables is not None:
+            plain = PLAIN[model.dtype].bytes_per_element
+            sizes.append((tables * plain).as_step("W_t", "embedding and head repeated for the draft"))
+    return total(sizes).as_step("W", "weights as published")

@@ -29,8 +29,11 @@ def draft_layers(d: Decoder, *names: str) -> tuple[int, ...]:
 def draft_joint(d: Decoder, layers: tuple[int, ...], *, module: str = "layers.{i}") -> None:
     """What a DeepSeek draft layer has beside a decoder layer: two norms, a projection that joins embedding and state, a last norm.
 
-    Embedding and output head are repeated in published files but shared with the model when loaded, so they stand in no part.
+    Embedding and output head are repeated in published files but shared with the model when loaded, so they stand in no part:
+    `extras["draft_tables"]` counts their elements.
     """
+    if layers and d.vocab is not None:
+        d.extras["draft_tables"] = len(layers) * (2 * d.vocab * d.hidden)
     d.norm("embedding norm", f"{module}.enorm", layers=layers)
     d.norm("state norm", f"{module}.hnorm", layers=layers)
     d.part("joining projection", Role.DRAFT, f"{module}.eh_proj", d.hidden, 2 * d.hidden, layers=layers, shard=Shard.REPLICATED)
