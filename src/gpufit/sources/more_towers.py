@@ -6,6 +6,7 @@ from gpufit.model import Role, Shard
 from gpufit.quantity import Q
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
+from gpufit.sources.nested import fixed
 from gpufit.sources.patterns import class_defaults
 from gpufit.sources.towers import Tower, channels_of, depth_of, image_of, inner_of, patch_of, width_of
 
@@ -68,18 +69,24 @@ def resampler(d: Decoder, prefix: str, queries: Q, width: Q, keys: Q, *, positio
     o.part("projection", "proj", width, width)
 
 
-def open_clip(d: Decoder, v: Config, prefix: str, inner: Q, positions: Q) -> Tower:
-    """An OpenCLIP vision transformer as in Qwen-VL: patches without bias, a norm before the blocks, fused attention inputs."""
+def qwen_vl(d: Decoder, v: Config, prefix: str) -> Tower:
+    """The OpenCLIP bigG tower of Qwen-VL (256 positions, stretched to the image) and its resampler of 256 queries."""
+    v.ignore("heads", "image_size", "image_start_id")
     width, patch = width_of(v, "width"), patch_of(v)
+    ratio = v.raw("mlp_ratio")
+    inner = v.item(int(int(width) * float(4 if ratio is None else ratio)), "mlp_ratio", symbol="I_v", label="tower MLP width")
+    queries = fixed("Qwen-VL's published code", n_queries=256).count("n_queries", symbol="n_query", label="resampler queries")
     t = Tower(
         decoder=d, role=Role.VISION, prefix=prefix, width=width, depth=depth_of(v, "layers"), block="transformer.resblocks.{e}."
     )
     t.patches("conv1", 3 * patch * patch, bias=False)
-    t.part("positions", "positional_embedding", positions, width)
+    t.part("positions", "positional_embedding", queries, width)
     t.norm("norm before blocks", "ln_pre", bias=True)
     t.norms("ln_1", "ln_2", bias=True)
     t.qkv("attn.in_proj", "attn.out_proj")
     t.mlp(inner, names=("c_fc", "c_proj"))
+    out = v.count("output_dim", symbol="H_vo", label="tower output width")
+    resampler(d, f"{prefix}attn_pool.", queries, out, width, positions=True, outer_prefix=prefix)
     return t
 
 

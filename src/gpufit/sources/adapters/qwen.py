@@ -6,6 +6,7 @@ from gpufit.model import Role, Shard
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.dense import basics, down, every, fused_qkv, norms, out_proj, output, windows
+from gpufit.sources.more_towers import qwen_vl
 from gpufit.sources.patterns import FULL
 
 MODEL_TYPES = ("qwen",)
@@ -32,4 +33,6 @@ def read(config: Config) -> Decoder:
         d.linear(f"MLP {name}", Role.MLP, f"h.{{i}}.mlp.{name}", half, d.hidden, layers=d.all, shard=Shard.COLUMN, bias=bias)
     down(d, "h.{i}.mlp.c_proj", half, bias=bias)
     norms(d, (("attention norm", "ln_1"), ("MLP norm", "ln_2")), final="ln_f", module="h.{i}.")
+    if (v := config.sub("visual")) is not None:
+        qwen_vl(d, v, "transformer.visual.")
     return d
