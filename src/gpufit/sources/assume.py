@@ -9,7 +9,8 @@ from typing import Any
 
 from gpufit.errors import ConfigError
 from gpufit.model import Model
-from gpufit.sources.config import is_off
+from gpufit.sources.config import is_off, suspicious
+from gpufit.sources.decoder import CONTEXT_NAMES, HEAD_NAMES, HIDDEN_NAMES, LAYER_NAMES
 
 _HARMLESS = frozenset(
     {
@@ -18,6 +19,14 @@ _HARMLESS = frozenset(
     }
 )  # fmt: skip
 """Nested fields that describe no part of the model's shape."""
+
+_PLAIN = frozenset(
+    {
+        *HEAD_NAMES, *HIDDEN_NAMES, *LAYER_NAMES, *CONTEXT_NAMES, "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size",
+        "attention_bias", "mlp_bias", "tie_word_embeddings",
+    }
+)  # fmt: skip
+"""Fields that plain attention with a dense MLP has."""
 
 _OTHER_KINDS = re.compile(
     r"(?i)moe|mamba|mixtral|expert|hybrid|ssm|rwkv|linear|delta|sparse|latent|mla|retnet|hyena|conv|griffin|xlstm|diffusion|audio|vision|vl\b"
@@ -29,12 +38,13 @@ def dense_model(config: Mapping[str, Any], reader: Callable[[Mapping[str, Any]],
     """The Model of a config read as a decoder with full attention and a gated MLP in every layer.
 
     `reader` reads a config whose model_type is known. Raises `ConfigError` when something in the config hints at another kind of layer:
-    the reader's own guard refuses unread fields with a hinting name; here go the class names, nested parts and encoder-decoders.
+    a field with a hinting name that plain attention does not have, a class name, a nested part, an encoder beside the decoder.
     """
     family = str(config.get("model_type") or "")
     classes = [str(a) for a in config.get("architectures") or []]
     found = [f"its name {name!r}" for name in (family, *classes) if _OTHER_KINDS.search(name)]
     found += [f"{k} is an object" for k, v in config.items() if isinstance(v, Mapping) and not is_off(v) and k not in _HARMLESS]
+    found += [f"{name} = {config[name]!r}" for name in suspicious({k: v for k, v in config.items() if k not in _PLAIN | _HARMLESS})]
     if config.get("is_encoder_decoder"):
         found.append("is_encoder_decoder is true")
     if classes and not any(c.endswith(("ForCausalLM", "LMHeadModel")) for c in classes):
