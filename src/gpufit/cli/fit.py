@@ -18,7 +18,7 @@ No MODEL: the whole catalogue. No --gpu: the GPUs of this machine. After -- a pa
 Examples:
   gpufit fit --gpu h100-sxm:4
   gpufit fit llama-3.3-70b --gpu 2xh100 --context 32k --kv-cache-dtype fp8
-  gpufit fit --gpu h100-sxm:8 -- vllm serve openai/gpt-oss-120b --tensor-parallel-size 8
+  gpufit fit --gpu h100-sxm:8 -- vllm serve openai/gpt-oss-120b -tp 8
 """
 
 

@@ -41,6 +41,16 @@ def bytes_per_token(model: Model, tp: Q, cache: CacheFormat) -> Q:
     return total(terms, unit=BYTE_PER_TOKEN).as_step("K", "KV cache of one token in all layers")
 
 
+def growing_bytes_per_token(model: Model, tp: Q, cache: CacheFormat) -> Q:
+    """What one more token costs one GPU once every window is full: the layers that grow without end."""
+    terms = []
+    for group in model.layers:
+        each = group.kind.bytes_per_token(tp, cache)
+        if each is not None and group.kind.grows:
+            terms.append(layer_count(model, group) * each)
+    return total(terms, unit=BYTE_PER_TOKEN).as_step("K_g", "KV cache of one token past every window")
+
+
 def fixed_bytes(model: Model, tp: Q) -> Q:
     """What a sequence of any length keeps on one GPU: recurrent states and the like."""
     terms = []

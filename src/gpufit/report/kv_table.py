@@ -67,11 +67,10 @@ def _one(out: Console, cost: CacheCost) -> None:
         else ""
     )
     out.print(f"{int(m.num_layers)} layers{heads}; cache {cost.cache.name}")
-    out.print(
-        f"one more token: {kib(cost.per_token)} KiB"
-        + (" while windows fill" if m.windowed else "")
-        + f", 1k tokens: {memory(1024 * int(cost.per_token))}"
-    )
+    if m.windowed:
+        out.print(f"one more token: {kib(cost.per_token)} KiB while windows fill, {kib(cost.growing)} KiB past them")
+    else:
+        out.print(f"one more token: {kib(cost.per_token)} KiB, 1k tokens: {memory(1024 * int(cost.per_token))}")
     if int(cost.fixed):
         out.print(f"whatever the length: {memory(cost.fixed)} a sequence")
     if tp > 1:

@@ -148,6 +148,7 @@ def _cost(c: CacheCost) -> Json:
             "dtype": c.cache.name,
             "bytes_per_token": int(c.per_token),
             "bytes_per_token_per_gpu": int(c.per_token_on_gpu),
+            "bytes_per_token_past_windows": int(c.growing),
             "fixed_bytes_per_sequence": int(c.fixed),
         },
         "contexts": [

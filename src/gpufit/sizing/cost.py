@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpufit.engines.arithmetic import bytes_per_token, fixed_bytes, layer_count, sequence_bytes
+from gpufit.engines.arithmetic import bytes_per_token, fixed_bytes, growing_bytes_per_token, layer_count, sequence_bytes
 from gpufit.errors import UsageError
 from gpufit.formats.cache import CACHE_FORMATS, CacheFormat
 from gpufit.layers.base import LayerKind
@@ -27,13 +27,14 @@ class KindCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheCost:
-    """The cost of one model's cache. `per_sequence` pairs contexts (token/sequence) with B/sequence of the whole model."""
+    """The cost of one model's cache. `growing` is what a token costs past every window. `per_sequence` pairs contexts (token/sequence) with B/sequence of the whole model."""
 
     model: Model
     cache: CacheFormat
     tensor_parallel: int
     per_token: Q
     per_token_on_gpu: Q
+    growing: Q
     fixed: Q
     kinds: tuple[KindCost, ...]
     per_sequence: tuple[tuple[Q, Q, Q], ...]
@@ -70,6 +71,7 @@ def cache_cost(model: Model, *, dtype: str | None, tp: int, contexts: tuple[Q | 
         tensor_parallel=tp,
         per_token=bytes_per_token(model, one, cache),
         per_token_on_gpu=bytes_per_token(model, split, cache),
+        growing=growing_bytes_per_token(model, one, cache),
         fixed=fixed_bytes(model, one),
         kinds=kinds,
         per_sequence=tuple(
