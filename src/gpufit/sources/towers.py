@@ -288,3 +288,15 @@ def feature_layers(config: Config, width: Q) -> Q:
     if not isinstance(value, list):
         return width
     return config.item(len(value), "vision_feature_layer", symbol="n_fl", label="tower layers whose output is joined") * width
+
+
+def blocks_used(config: Config, depth: Q, default: int) -> Q | None:
+    """The tower blocks whose output is used, where that is not all: engines build no deeper. Layer -2 is the output of all but one."""
+    value = config.raw("vision_feature_layer")
+    layers = value if isinstance(value, list) else [default if value is None else value]
+    if not layers or not all(isinstance(i, int) for i in layers):
+        return None
+    deepest = max(i + int(depth) + 1 if i < 0 else i for i in layers)
+    if deepest >= int(depth):
+        return None
+    return config.item(deepest, "vision_feature_layer", symbol="L_vu", label="tower blocks that are used")

@@ -59,6 +59,10 @@ def class_parts(model: Model, tp: Q) -> Iterator[WeightPart]:
     for part in _without_poolers(model):
         if part.module in _TOWER_BUFFERS or (part.buffer and model.architecture in _TRANSFORMERS_BACKEND):
             continue
+        if _after_last_used(model, part):
+            continue
+        if part.role is Role.VISION and part.copies is not None and "tower_blocks" in model.extras:
+            part = replace(part, copies=model.extras["tower_blocks"])
         if whole_tower and part.role is Role.VISION:
             part = replace(part, shard=Shard.REPLICATED)
         elif part.module.endswith(".attn.attn_sink"):
@@ -67,6 +71,7 @@ def class_parts(model: Model, tp: Q) -> Iterator[WeightPart]:
     yield from _shared_values(model)
     yield from _head_of_bare(model)
     yield from _key_biases(model)
+    yield from _second_embedding(model)
     yield from _aligned_mixers(model, tp)
 
 
@@ -82,7 +87,7 @@ def format_here(model: Model, part: WeightPart, published: TensorFormat) -> Tens
     if isinstance(published, Plain) and _listed_by_tree(model, part):
         recipe = model.published.recipe
         return recipe.default if isinstance(recipe, ByModule) and recipe.default is not None else published
-    if isinstance(published, Microscaled) and model.published.method.startswith("modelopt") and published.extra is not None and int(published.extra) == 4:
+    if isinstance(published, Microscaled) and model.published.method.startswith("modelopt"):
         return _weight_only(published)
     return published
 
@@ -95,6 +100,8 @@ def _listed_by_tree(model: Model, part: WeightPart) -> bool:
 
 @cache
 def _weight_only(form: Microscaled) -> Microscaled:
+    if form.extra is None or int(form.extra) != 4:
+        return form
     scale = fact(4 + 2, BYTE, symbol="z_t", name="global scale and unused input scale", origin="vLLM 0.33.0, modelopt.py W4A16_NVFP4")
     return replace(form, extra=scale)
 
@@ -148,7 +155,9 @@ def _unsplit_tower(model: Model, tp: Q) -> bool:
     return heads is not None and int(heads) % int(tp) != 0
 
 
-_SINK_ROWS = fact(64, NUMBER, symbol="p_s", name="heads to which sinks are padded", origin="vLLM 0.33.0, deepseek_v4: FlashMLA takes 64 or 128")
+_SINK_ROWS = fact(
+    64, NUMBER, symbol="p_s", name="heads to which sinks are padded", origin="vLLM 0.33.0, deepseek_v4: FlashMLA takes 64 or 128"
+)
 
 
 def _padded_sinks(part: WeightPart, tp: Q) -> WeightPart:
@@ -173,7 +182,9 @@ def _aligned_mixers(model: Model, tp: Q) -> Iterator[WeightPart]:
             )  # fmt: skip
 
 
-_POOLED_BY_VLLM = ("BertModel", "RobertaModel", "XLMRobertaModel", "RobertaForMaskedLM", "XLMRobertaForMaskedLM", "NomicBertModel", "MPNetModel")
+_POOLED_BY_VLLM = (
+    "BertModel", "RobertaModel", "XLMRobertaModel", "RobertaForMaskedLM", "XLMRobertaForMaskedLM", "NomicBertModel", "MPNetModel",
+)  # fmt: skip
 """Encoders that vLLM serves as embedding models: neither the file's pooler nor its head over the vocabulary is made (bert.py)."""
 
 
@@ -185,3 +196,17 @@ def _without_poolers(model: Model) -> Iterator[WeightPart]:
             yield part
     if model.architecture == "BertForMaskedLM" and model.vocab_size is not None:
         yield WeightPart(name="output head", role=Role.HEAD, module="mlm_head.decoder", rows=model.vocab_size, columns=model.hidden_size)
+
+
+def _after_last_used(model: Model, part: WeightPart) -> bool:
+    """The norm behind a CLIP tower's blocks, which is not made where not all blocks are used (clip.py require_post_norm)."""
+    return "tower_blocks" in model.extras and part.role is Role.VISION and part.name.startswith("vision last norm")
+
+
+def _second_embedding(model: Model) -> Iterator[WeightPart]:
+    """Phi-3 Vision's class makes the token embedding beside that of its text model (phi3v.py)."""
+    if model.family != "phi3_v":
+        return
+    for part in model.parts:
+        if part.role is Role.EMBEDDING and part.shard is Shard.VOCAB:
+            yield replace(part, name=f"{part.name}, made twice")

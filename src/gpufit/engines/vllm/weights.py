@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpufit.engines.vllm.cache_scales import cache_scale_bytes
 from gpufit.engines.vllm.class_facts import format_here, partitions, scores
@@ -11,6 +11,7 @@ from gpufit.engines.vllm.expert_weights import expert_bytes, gathered
 from gpufit.engines.vllm.linear_weights import fused_module, linear_bytes, sixteen_bit
 from gpufit.engines.vllm.stage_parts import Stage, held, layer_count
 from gpufit.engines.vllm.weight_shards import Spread, cut
+from gpufit.errors import UsageError
 from gpufit.formats.tensor import PLAIN, Plain, TensorFormat
 from gpufit.model import Model, Recipe, Role, WeightPart
 from gpufit.quantity import Q, total
@@ -47,13 +48,26 @@ def weights_on_rank(model: Model, recipe: Recipe | None, spread: Spread, stage: 
     `recipe` says how the checkpoint stores each part; None: all in the model's dtype, which is also what vLLM makes room for where it
     does not see the quantisation. Raises `UsageError` where vLLM would refuse the degree of parallelism or the format.
     """
-    if not recognised(model):
+    if recipe is model.published.recipe and not recognised(model):
         recipe = None
     terms = [_bytes(model, m, spread) for m in _modules(model, recipe, spread.tp, stage)]
     if recipe is not None:
         terms += cache_scale_bytes(model, stage)
     created = total(terms).as_step("W", "weights created on one GPU")
     return RankWeights(created=created, terms=tuple(terms))
+
+
+def draft_weights_on_rank(model: Model, recipe: Recipe | None, spread: Spread) -> Q:
+    """Parameters of the multi-token-prediction layers on one rank of the last stage (B); embedding and head are the model's own.
+
+    Raises `UsageError` for a model without such layers.
+    """
+    if not model.draft_parts:
+        raise UsageError(f"{model.id} has no multi-token-prediction layers", hint="a model whose config names them")
+    beside = replace(model, parts=model.draft_parts, layers=model.draft_layers, tied=False, extras={})
+    layers = max((i for p in model.draft_parts for i in p.layers), default=-1) + 1
+    found = weights_on_rank(beside, recipe, spread, Stage(layers=range(layers)))
+    return total(found.terms).as_step("W_d", "weights of the draft layers on one GPU")
 
 
 def recognised(model: Model) -> bool:
@@ -92,7 +106,9 @@ def _experts_path(module: str) -> str:
     return head if found else module.removesuffix(".bias").rpartition(".")[0]
 
 
-def _formats(model: Model, recipe: Recipe | None, part: WeightPart, layers: tuple[int, ...]) -> Iterator[tuple[TensorFormat, tuple[int, ...]]]:
+def _formats(
+    model: Model, recipe: Recipe | None, part: WeightPart, layers: tuple[int, ...]
+) -> Iterator[tuple[TensorFormat, tuple[int, ...]]]:
     """The formats in which vLLM creates a part, each with the layers that have it."""
     if recipe is None or part.columns is None or not part.linear:
         yield _plain(model, part), layers

@@ -7,7 +7,7 @@ from gpufit.model import Role, Shard
 from gpufit.sources.config import Config, Default
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.nested import outer_tied, text_model
-from gpufit.sources.towers import Tower, clip, feature_layers, pixtral, projector, siglip
+from gpufit.sources.towers import Tower, blocks_used, clip, feature_layers, pixtral, projector, siglip
 
 MODEL_TYPES = ("llava", "llava_next", "llava_next_video", "llava_onevision", "vipllava", "video_llava")
 ARCHITECTURES = (
@@ -53,6 +53,8 @@ def read(config: Config) -> Decoder:
     v = config.sub("vision_config")
     if v is not None:
         tower = vision_tower(d, v, "vision_tower.")
+        if (used := blocks_used(config, tower.depth, -1 if kind == "llava_onevision" else -2)) is not None:
+            d.extras["tower_blocks"] = used
         bias = config.flag("multimodal_projector_bias", default=True)
         p = projector(d, "multi_modal_projector.", tower.width)
         p.matrix("in", "linear_1", d.hidden, feature_layers(config, tower.width), bias=bias, shard=Shard.COLUMN)

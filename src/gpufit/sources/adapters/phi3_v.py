@@ -8,7 +8,7 @@ from gpufit.sources.adapters import phi3
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.nested import fixed, read_flat
-from gpufit.sources.towers import clip, projector
+from gpufit.sources.towers import blocks_used, clip, projector
 
 ARCHITECTURES = ("Phi3VForCausalLM",)
 INERT: frozenset[str] = getattr(phi3, "INERT", frozenset()) | {"embd_layer"}
@@ -28,6 +28,8 @@ def read(config: Config) -> Decoder:
     layer = config.raw("embd_layer") or {}
     v = fixed(tower_name, hidden_size=1024, intermediate_size=4096, num_hidden_layers=24, image_size=336, patch_size=14)
     tower = clip(d, v, PREFIX + "img_processor.vision_model.")
+    if (used := blocks_used(config, tower.depth, -2)) is not None:
+        d.extras["tower_blocks"] = used
     joined = 4 * tower.width
     p = projector(d, PREFIX, tower.width)
     if layer.get("projection_cls", "mlp") != "mlp":
