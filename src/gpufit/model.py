@@ -123,9 +123,9 @@ class Published:
 
     `format` is the short word (bf16, fp8, mxfp4, int4, ...), `detail` says more ("AWQ, groups of 128"). `recipe` maps parts to storage
     formats, None when every part has the plain dtype. `bytes` is the exact size of its tensors where a file list or index told it.
-    `kv_cache_dtype` is the cache dtype that the checkpoint asks for, None when it does not, and `kv_cache_origin` where it says so. `method` is the quantiser's own name
-    (quant_method), by which engines choose how to lay the tensors out; empty where nothing is quantised. `named` is False where the
-    declaration itself names no method and its keys told it: engines that look for the name take such a checkpoint as unquantised.
+    `kv_cache_dtype` is the cache dtype that the checkpoint asks for, None when it does not, and `kv_cache_origin` where it says so.
+    `method` is the quantiser's own name (quant_method), by which engines choose how to lay the tensors out; empty where nothing is
+    quantised.
     `signed` is False where a declaration names no quantiser, neither as quant_method nor as modelopt's producer: vLLM 0.33.0 then does
     not see it (transformers_utils/model_arch_config_convertor.py _normalize_quantization_config).
     """
@@ -138,7 +138,6 @@ class Published:
     kv_cache_origin: str = ""
     origin: str = ""
     method: str = ""
-    named: bool = True
     signed: bool = True
 
 

@@ -130,15 +130,15 @@ def test_a_declaration_without_a_method_is_told_by_its_keys() -> None:
     assert (m.published.method, m.published.kv_cache_dtype) == ("modelopt", "fp8")
     assert int(size(m)) == KEPT + matrices(lambda n, k: n * k + 8)
     assert model({"group_size": 64, "bits": 4}).published.method == "mlx"
-    assert not m.published.named
-    assert model(FP8).published.named
+    assert not m.published.signed
+    assert model(FP8).published.signed
 
 
 def test_a_file_beside_the_config_is_known_by_its_maker() -> None:
     """hf_quant_config.json has no quant_method; engines know it by its producer."""
     inner = {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}
-    assert model(None, hf_quant={"producer": {"name": "modelopt"}, "quantization": inner}).published.named
-    assert not model(None, hf_quant={"quantization": inner}).published.named
+    assert model(None, hf_quant={"producer": {"name": "modelopt"}, "quantization": inner}).published.signed
+    assert not model(None, hf_quant={"quantization": inner}).published.signed
 
 
 def test_exclusions_that_are_not_listed_leave_the_bytes_unknown() -> None:

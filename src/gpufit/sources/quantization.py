@@ -75,7 +75,6 @@ def published(
         kv_cache_origin=read.cache_origin,
         origin=keys.where("quant_method") if keys.has("quant_method") else keys.where("").rstrip(". "),
         method=_full_name(keys, method),
-        named=keys.has("quant_method") or _made_by_modelopt(hf_quant if keys.origin != config.origin else None),
         signed=_signed(keys, hf_quant),
     )
 
@@ -86,12 +85,6 @@ def _signed(keys: Config, hf_quant: Mapping[str, Any] | None) -> bool:
         return True
     producer = (hf_quant or {}).get("producer")
     return keys.origin.startswith("hf_quant_config.json") and isinstance(producer, Mapping) and producer.get("name") == "modelopt"
-
-
-def _made_by_modelopt(hf_quant: Mapping[str, Any] | None) -> bool:
-    """Whether hf_quant_config.json names its maker, by which engines know it (vLLM 0.33, model_arch_config_convertor.py)."""
-    producer = hf_quant.get("producer") if hf_quant is not None else None
-    return isinstance(producer, Mapping) and producer.get("name") == "modelopt"
 
 
 def _full_name(keys: Config, method: str) -> str:
