@@ -12,6 +12,7 @@ import pytest
 from gpufit.errors import AccessError, ConfigError, NetworkError, UnknownModelError
 from gpufit.sources.hub import HubAnswer, age_words, fetch_model_files
 from gpufit.sources.hub_http import Patience
+from gpufit.sources.resolve import resolve_model
 from hub.conftest import LLAMA, LLAMA_PARAMETERS, kept, sharded
 from hub.server import LittleHub, Repository, safetensors
 
@@ -248,3 +249,30 @@ def test_age_in_words() -> None:
 def test_parameters_of_the_small_llama() -> None:
     """The hand count that other tests lean on."""
     assert LLAMA_PARAMETERS == 86_848
+
+
+# -- gated, but openly the same as a model that is known -------------------------------------------------------------------------------
+
+
+def gated_llama(hub: LittleHub, parameters: int) -> str:
+    """A gated repository that openly is a Llama of so many bf16 parameters."""
+    found = hub.repositories["org/secret"] = Repository(gated=True, parameters={"BF16": parameters})
+    found.add("config.json", {"model_type": "llama"}).add("model.safetensors", b"", weights=2 * parameters + 40_000)
+    return "org/secret"
+
+
+def test_gated_twin_of_a_known_model(hub: LittleHub) -> None:
+    """An openly told class and exact count are enough where they are a known model's; the answer says what it took and what is missing."""
+    model = resolve_model(gated_llama(hub, 8_030_261_248), offline=False)
+    assert model.kv_heads is not None
+    assert (model.id, model.kv_heads.value, model.max_context, len(model.layers[0].indices)) == ("org/secret", 8, None, 32)
+    assert "config.json was not read" in model.assumptions[0]
+    assert "Missing: the context limit" in model.assumptions[0]
+    assert model.published.bytes is not None
+    assert int(model.published.bytes) == 16_060_522_496
+
+
+def test_gated_without_a_twin(hub: LittleHub) -> None:
+    """One parameter more, and nothing is known: access is refused."""
+    with pytest.raises(AccessError, match="org/secret is gated"):
+        resolve_model(gated_llama(hub, 8_030_261_249), offline=False)

@@ -88,6 +88,15 @@ class HubAnswer:
         return size, f"sizes of the {files} of {self.shown}, headers included"
 
 
+class GatedError(AccessError):
+    """A gated repository whose config.json was not shown: `answer` and `stated` are what the Hub tells openly."""
+
+    def __init__(self, message: str, *, hint: str, answer: HubAnswer, stated: Mapping[str, Any]) -> None:
+        super().__init__(message, hint=hint)
+        self.answer = answer
+        self.stated = stated
+
+
 def age_words(seconds: float) -> str:
     """A span of time as people say it."""
     for size, word in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
@@ -225,7 +234,7 @@ def _ask(id: str, revision: str, patience: Patience | None, say: Callable[[str],
         sha=str(info.get("sha") or ""),
         files=tuple(HubFile(name=str(s["rfilename"]), size=s.get("size")) for s in siblings),
         parameters=_counts(info),
-        gated=str(info.get("gated") or ""),
+        gated=str(info.get("gated") or ""),  # "auto" or "manual"
         fetched=time.time(),
     )
     names = {f.name for f in answer.files}
@@ -239,7 +248,14 @@ def _ask(id: str, revision: str, patience: Patience | None, say: Callable[[str],
         return found
 
     check = _access(answer.id, revision, is_config, openly=_openly(info, answer), missing_file=_no_config(answer))
-    config = hub.get(_file(answer, "config.json"), what=f"config.json of {id}", check=check)
+    try:
+        config = hub.get(_file(answer, "config.json"), what=f"config.json of {id}", check=check)
+    except AccessError as error:
+        if not answer.gated:
+            raise
+        stated = info.get("config")
+        shown = stated if isinstance(stated, dict) else {}
+        raise GatedError(error.message, hint=error.hint, answer=answer, stated=shown) from None
     answer = replace(answer, config=config, etag=etags[-1] if etags else "")
     return _third(hub, answer, names)
 

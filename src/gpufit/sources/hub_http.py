@@ -138,7 +138,7 @@ class Hub:
                 if fault.wait is not None and pause >= self.patience.left():
                     raise self.gone(f"{fault.words} and asks to wait {round(pause)} s", what) from None
                 if not fault.again or attempt == self.patience.attempts or pause + 0.1 >= self.patience.left():
-                    raise self.gone(fault.words, what) from None
+                    raise self.gone(fault.words + (f" ({attempt} tries)" if attempt > 1 else ""), what) from None
                 self.say(f"{hub_env.shown_endpoint()}: {fault.words}; trying again")
                 self.patience.sleep(pause)
                 wait *= 2

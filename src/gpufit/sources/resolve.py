@@ -13,7 +13,7 @@ from gpufit.errors import ConfigError, UnknownModelError
 from gpufit.model import Model
 from gpufit.quantity import BYTE, NUMBER, Q, fact
 from gpufit.sources.catalogue import find_model, nearest, unknown_model
-from gpufit.sources.hub import HubAnswer, fetch_model_files
+from gpufit.sources.hub import GatedError, HubAnswer, fetch_model_files
 from gpufit.sources.hub_files import checkpoint, gguf_choices
 from gpufit.sources.local import LocalModel, read_config_file, read_directory, read_stdin
 from gpufit.sources.read import read_model
@@ -73,6 +73,13 @@ def resolve_model(
         raise unknown_model(name)
     try:
         answer = fetch_model_files(asked.id, asked.revision, offline=offline)
+    except GatedError as error:
+        from gpufit.sources.gated import twin_of
+
+        twin = twin_of(error)
+        if twin is None:
+            raise
+        return twin
     except UnknownModelError as error:
         near = nearest(asked.id)
         also = f"; near it in the catalogue: {', '.join(near)}" if near else ""
