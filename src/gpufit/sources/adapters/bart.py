@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpufit.errors import ConfigError
 from gpufit.model import Role, Shard
 from gpufit.quantity import TOKEN_PER_SEQUENCE
 from gpufit.sources.config import Config, Default
@@ -48,6 +49,9 @@ def read(config: Config) -> Decoder:
     hidden = config.count("d_model", symbol="H", label="hidden size")
     heads = config.count("decoder_attention_heads", symbol="n_q", label="attention heads")
     config.ignore("encoder_attention_heads", "num_hidden_layers")
+    if not config.flag("share_encoder_decoder_embeddings", default=True):
+        where = config.where("share_encoder_decoder_embeddings")
+        raise ConfigError(f"{where} is false", hint="one table of embeddings for encoder and decoder is understood")
     top = top_of(config)
     prefix = "" if top == "none" else "model."
     limit = config.count("max_position_embeddings", symbol="n_max", label="context limit of the model", unit=TOKEN_PER_SEQUENCE)

@@ -8,6 +8,7 @@ from gpufit.sources.decoder import Decoder
 from gpufit.sources.encoders import block, count, embeddings, encoder, head_norm, matrix, pooler, words
 
 CLASS = "BertConfig (transformers 5.24.0)"
+INERT = frozenset({"pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head"})
 FIELDS = {"vocab_size": 30522, "intermediate_size": 3072, "max_position_embeddings": 512, "type_vocab_size": 2}
 
 

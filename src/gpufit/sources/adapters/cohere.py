@@ -11,7 +11,7 @@ from gpufit.sources.dense import PRE_NORMS, basics, every, llama_shape, nth_full
 from gpufit.sources.patterns import FULL, window_of
 
 MODEL_TYPES = ("cohere", "cohere2")
-INERT = frozenset({"use_parallel_block", "rotary_pct", "layer_switch", "order_of_interleaved_layers"})
+INERT = frozenset({"use_parallel_block", "use_embedding_sharing", "layer_switch", "order_of_interleaved_layers"})
 
 
 def read(config: Config) -> Decoder:

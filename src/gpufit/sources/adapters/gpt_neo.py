@@ -35,6 +35,7 @@ def _kinds(d: Decoder) -> list[str]:
     """One word a layer; by default global and local in turn."""
     total = int(d.num_layers)
     words = per_layer(d.config, "attention_layers", total)
+    d.config.ignore("attention_types")
     if words is None:
         listed = d.config.items("attention_types") or [[["global", "local"], total // 2]]
         words = [word for pattern, repeats in listed for _ in range(repeats) for word in pattern]

@@ -16,13 +16,18 @@ STAGES = ((3, 384), (4, 768), (30, 1536), (3, 3072))
 EMBEDDING = 1024
 """Width of CLIP's image embedding, which the tower's own projection ends in."""
 NEIGHBOURHOOD = 7 * 7
-INERT = frozenset({"mm_tunable_parts", "mm_vision_select_layer", "mm_vision_tower_lr", "mm_spatial_pool_stride", "faster_token_stride"})
+INERT = frozenset(
+    {"mm_tunable_parts", "mm_vision_select_layer", "mm_vision_tower_lr", "mm_spatial_pool_stride", "faster_token_stride"}
+)
 
 
 def read(config: Config) -> Decoder:
     """The towers are named in one field, and only this pair is known. SigLIP stands without its last layer, whose input is used."""
     if (towers := config.text("mm_vision_tower")) != TOWERS or config.text("mm_projector_type") != "mlp2x_gelu":
-        raise ConfigError(f"{config.where('mm_vision_tower')} is {towers!r} before {config.text('mm_projector_type')!r}", hint=f"{TOWERS} before mlp2x_gelu")
+        raise ConfigError(
+            f"{config.where('mm_vision_tower')} is {towers!r} before {config.text('mm_projector_type')!r}",
+            hint=f"{TOWERS} before mlp2x_gelu",
+        )
     d = qwen3.read(config)
     sub = config.sub("siglip_config")
     if sub is None:

@@ -94,10 +94,13 @@ def _mlp(d: Decoder, halves: list[Config]) -> None:
     by_width: dict[tuple[int, str], list[int]] = defaultdict(list)
     none = [i for i, half in enumerate(halves) if half.flag("no_op")]
     for i, half in enumerate(halves):
-        if half.flag("replace_with_linear"):
-            raise ConfigError(f"{half.where('replace_with_linear')} is true", hint="an MLP or none is understood in this family")
-        if i not in none:
+        if i not in none and not half.flag("replace_with_linear"):
             by_width[_width(d, half)].append(i)
+    linear = [i for i, half in enumerate(halves) if i not in none and half.flag("replace_with_linear")]
+    if linear:
+        d.linear(
+            "MLP as one matrix", Role.MLP, "layers.{i}.mlp.linear_mlp", d.hidden, d.hidden, layers=linear, shard=Shard.REPLICATED
+        )
     for (size, origin), at in sorted(by_width.items()):
         d.mlp(at, d.config.item(size, f"block_configs.ffn.{origin}", symbol="I", label="MLP width"))
     d.norm(*PRE_NORMS_AT[1], layers=[i for i in d.all if i not in none])

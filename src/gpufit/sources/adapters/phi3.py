@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpufit.errors import ConfigError
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.dense import basics, down, every, fused_gate_up, fused_qkv, norms, out_proj, output, width, windows
@@ -18,6 +19,10 @@ def read(config: Config) -> Decoder:
         num_attention_heads=32, max_position_embeddings=4096,
     )  # fmt: skip
     window = window_of(config)
+    if config.integer("full_attn_mod", default=1) != 1:
+        raise ConfigError(
+            f"{config.where('full_attn_mod')} is {config.raw('full_attn_mod')}", hint="1 (no layer differs) is understood"
+        )
     windows(d, window, every(d, SLIDING if window is not None else FULL))
     intermediate = width(d)
     output(d)

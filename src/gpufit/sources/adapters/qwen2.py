@@ -21,6 +21,7 @@ FIELDS: dict[str, Any] = {
 def read(config: Config) -> Decoder:
     """The last layers slide where `use_sliding_window` switches it on; see `late_windows`."""
     d = basics(config, CLASS, tie=False, **FIELDS)
+    config.ignore("attention_bias")  # the class does not read it: queries, keys and values always have biases
     late_windows(d)
     llama_shape(d, bias=config.flag("qkv_bias", default=True))
     return d
