@@ -107,3 +107,59 @@ def audio(d: Decoder, a: Config, prefix: str) -> tuple[Tower, Q]:
     out = a.count("output_proj_dims", symbol="H_ao", label="audio output width")
     t.matrix("output", "output_proj", out, width, bias=True)
     return t, out
+
+
+AUDIO_3N = class_defaults(
+    "Gemma3nAudioConfig (transformers 5.24.0)", hidden_size=1536, conf_num_hidden_layers=12, conf_num_attention_heads=8,
+    conf_conv_kernel_size=5, input_feat_size=128,
+)  # fmt: skip
+AUDIO_3N_INERT = (
+    "conf_attention_chunk_size", "conf_attention_context_left", "conf_attention_context_right", "conf_attention_logit_cap",
+    "conf_reduction_factor", "conf_residual_weight", "sscp_conv_group_norm_eps", "sscp_conv_eps", "vocab_offset", "gradient_clipping",
+)  # fmt: skip
+
+
+def audio_3n(d: Decoder, a: Config, prefix: str) -> Q:
+    """Gemma 3n's audio tower, a conformer behind two strided convolutions; gives its width."""
+    a.ignore(*AUDIO_3N_INERT)
+    a.fall_back(AUDIO_3N)
+    width = width_of(a, "hidden_size", letter="a")
+    heads = a.count("conf_num_attention_heads", symbol="n_a", label="audio heads")
+    depth = depth_of(a, "conf_num_hidden_layers", letter="a")
+    t = Tower(
+        decoder=d, role=Role.AUDIO, prefix=prefix, width=width, depth=depth, block="conformer.{e}.", split=False, label="audio "
+    )
+    channels = a.items("sscp_conv_channel_size") or [128, 32]
+    kernels = a.items("sscp_conv_kernel_size") or [[3, 3], [3, 3]]
+    strides = a.items("sscp_conv_stride_size") or [[2, 2], [2, 2]]
+    before, bands = None, int(a.count("input_feat_size", symbol="n_mel", label="mel bins"))
+    for i, (c, (h, w), stride) in enumerate(zip(channels, kernels, strides, strict=True)):
+        out = a.item(c, "sscp_conv_channel_size", symbol=f"c_a{i}", label="audio channels")
+        points = a.item(h * w, "sscp_conv_kernel_size", symbol=f"k_a{i}", label="points of the audio kernel")
+        t.part(
+            f"subsampling {i}",
+            f"subsample_conv_projection.conv_{i}.conv",
+            points * out if before is None else points * before * out,
+        )
+        t.norm(f"subsampling norm {i}", f"subsample_conv_projection.conv_{i}.norm", out)
+        before, bands = out, (bands + 2 - w) // stride[1] + 1
+    left = a.item(bands, "sscp_conv_stride_size", symbol="b_a", label="bands after subsampling")
+    t.matrix("subsampling output", "subsample_conv_projection.input_proj_linear", width, left * (before or width))
+    for half in ("ffw_layer_start", "ffw_layer_end"):
+        t.matrix(f"{half} up", f"{half}.ffw_layer_1", 4 * width, width, each=True)
+        t.matrix(f"{half} down", f"{half}.ffw_layer_2", width, 4 * width, each=True)
+        t.norms(f"{half}.pre_layer_norm", f"{half}.post_layer_norm", bias=False)
+    t.norm("query scale", "attention.attn.per_dim_scale", width // heads, each=True)
+    for name in ("attn.q_proj", "attn.k_proj", "attn.v_proj", "post", "attn.relative_position_embedding.pos_proj"):
+        t.matrix(name, f"attention.{name}", width, width, each=True)
+    t.matrix("convolution in", "lconv1d.linear_start", 2 * width, width, each=True)
+    t.matrix("convolution out", "lconv1d.linear_end", width, width, each=True)
+    t.part(
+        "convolution",
+        "lconv1d.depthwise_conv1d",
+        width,
+        a.count("conf_conv_kernel_size", symbol="c_ak", label="audio kernel"),
+        each=True,
+    )
+    t.norms("attention.pre_attn_norm", "attention.post_norm", "lconv1d.pre_layer_norm", "lconv1d.conv_norm", "norm", bias=False)
+    return width

@@ -40,29 +40,19 @@ def read(config: Config) -> Decoder:
         words[-1] = FULL
         d.notes.append("the class makes the last layer a full one, though layer_types says sliding")
     at = spread(config, "layer_types", words, (FULL, SLIDING))
-    shared = config.integer("num_kv_shared_layers", default=0)
-    if shared >= total > 0 or any(w not in words[: total - shared] for w in words):
-        raise ConfigError(
-            f"{config.where('num_kv_shared_layers')} is {shared} of {total} layers: a kind of layer would have no cache to share",
-            hint="check that the config.json is complete",
-        )
-    first = total - shared
-    own = {word: tuple(i for i in layers if i < first) for word, layers in at.items()}
-
+    first, own = sharing(d, at)
     same = config.flag("attention_k_eq_v")
     kv_full, wide = _full_heads(d, at[FULL], same)
     window = _window(config)
     attend(d, full=own[FULL], kv_heads=kv_full, head_dim=wide)
     attend(d, sliding=own[SLIDING], window=window)
-    for word, layers in at.items():
-        d.layer(Shared(target=own[word][-1]) if own[word] else Shared(target=0), (i for i in layers if i >= first))
 
     d.embedding()
     bias = config.flag("attention_bias")
     d.attention(own[SLIDING], bias=bias, out_bias=bias, qk_norm="head")
     d.attention(own[FULL], kv_heads=kv_full, head_dim=wide, bias=bias, out_bias=bias, qk_norm="head", value_proj=not same)
     for word, dim in ((SLIDING, d.need(d.head_dim)), (FULL, wide)):
-        _queries_only(d, tuple(i for i in at[word] if i >= first), dim, bias)
+        queries_only(d, tuple(i for i in at[word] if i >= first), dim, bias)
     _feed_forward(d, first)
     for name, module in SANDWICH:
         d.norm(name, f"layers.{{i}}.{module}", layers=d.all)
@@ -72,6 +62,26 @@ def read(config: Config) -> Decoder:
         where = config.where("use_bidirectional_attention")
         d.extras["bidirectional_vision"] = fact(1, NUMBER, symbol="mm", name="image tokens attend both ways", origin=where)
     return d
+
+
+def sharing(d: Decoder, at: dict[str, tuple[int, ...]]) -> tuple[int, dict[str, tuple[int, ...]]]:
+    """Adds the last `num_kv_shared_layers` layers as sharing ones; gives the first of them and, by kind, the layers before it.
+
+    Each shares the cache of the last layer of its kind before them; a kind without one is refused, as the classes do.
+    """
+    config, total = d.config, int(d.num_layers)
+    shared = config.integer("num_kv_shared_layers", default=0)
+    first = total - shared
+    own = {word: tuple(i for i in layers if i < first) for word, layers in at.items()}
+    if any(layers and not own[word] for word, layers in at.items()):
+        raise ConfigError(
+            f"{config.where('num_kv_shared_layers')} is {shared} of {total} layers: a kind of layer would have no cache to share",
+            hint="check that the config.json is complete",
+        )
+    for word, layers in at.items():
+        if own[word]:
+            d.layer(Shared(target=own[word][-1]), (i for i in layers if i >= first))
+    return first, own
 
 
 def _full_heads(d: Decoder, full: tuple[int, ...], same: bool) -> tuple[Q, Q]:
@@ -114,7 +124,7 @@ def _window(config: Config) -> Q | None:
     )
 
 
-def _queries_only(d: Decoder, layers: tuple[int, ...], head_dim: Q, bias: bool) -> None:
+def queries_only(d: Decoder, layers: tuple[int, ...], head_dim: Q, bias: bool) -> None:
     """What a layer that shares another's cache has of attention: queries and the output."""
     if not layers:
         return
