@@ -7,6 +7,7 @@ from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
 from gpufit.sources.patterns import class_defaults
 
+ARCHITECTURES = ("DbrxForCausalLM",)
 INERT = frozenset({"moe_loss_weight", "moe_jitter_eps", "moe_normalize_expert_weights", "attn_pdrop"})
 CLASS = "DbrxConfig (transformers 5.24.0)"
 DEFAULTS = class_defaults(CLASS, d_model=2048, n_heads=16, n_layers=24, max_seq_len=2048, vocab_size=32000)

@@ -7,6 +7,7 @@ from gpufit.sources.decoder import Decoder
 from gpufit.sources.grouped_moe import grouped_mixture
 from gpufit.sources.patterns import class_defaults
 
+ARCHITECTURES = ("DeepseekForCausalLM",)
 DEFAULTS = class_defaults(
     "DeepseekConfig (published with deepseek-moe-16b)",
     vocab_size=102400,

@@ -8,6 +8,7 @@ from gpufit.sources.mla import deepseek
 from gpufit.sources.patterns import class_defaults
 
 MODEL_TYPES = ("deepseek_v3", "kimi_k2")
+ARCHITECTURES = ("DeepseekV3ForCausalLM",)
 DEFAULTS = class_defaults(
     "DeepseekV3Config (transformers 5.24.0)",
     vocab_size=129280,

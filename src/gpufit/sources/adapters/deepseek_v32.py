@@ -8,6 +8,7 @@ from gpufit.sources.decoder import Decoder
 from gpufit.sources.mla import deepseek
 from gpufit.sources.patterns import class_defaults
 
+ARCHITECTURES = ("DeepseekV32ForCausalLM",)
 DEFAULTS = V3 | class_defaults(
     "DeepseekV32Config (transformers 5.24.0)", max_position_embeddings=163840, index_topk=2048, index_head_dim=128, index_n_heads=64
 )

@@ -7,6 +7,7 @@ from gpufit.sources.decoder import Decoder
 from gpufit.sources.grouped_moe import grouped_mixture
 from gpufit.sources.patterns import FULL, SLIDING, class_defaults, typed_layers, window_of
 
+ARCHITECTURES = ("Dots1ForCausalLM",)
 DEFAULTS = class_defaults(
     "Dots1Config (transformers 5.24.0)",
     vocab_size=152064,

@@ -8,6 +8,7 @@ from gpufit.sources.decoder import Decoder, open_decoder
 from gpufit.sources.drafts import draft_layers, drafting
 from gpufit.sources.patterns import class_defaults, pre_norms, without
 
+ARCHITECTURES = ("Ernie4_5_MoeForCausalLM",)
 INERT = frozenset({"moe_norm_min", "moe_capacity", "moe_gate", "moe_use_aux_free"})
 DEFAULTS = class_defaults(
     "Ernie4_5_MoeConfig (transformers 5.24.0)",

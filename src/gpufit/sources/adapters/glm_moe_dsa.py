@@ -7,6 +7,7 @@ from gpufit.sources.decoder import Decoder
 from gpufit.sources.mla import deepseek
 from gpufit.sources.patterns import class_defaults
 
+ARCHITECTURES = ("GlmMoeDsaForCausalLM",)
 DEFAULTS = class_defaults(
     "GlmMoeDsaConfig (transformers 5.24.0)",
     vocab_size=154880,

@@ -7,6 +7,7 @@ from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
 from gpufit.sources.patterns import FULL, SLIDING, attend, class_defaults, pre_norms, typed_layers, window_of
 
+ARCHITECTURES = ("GptOssForCausalLM",)
 INERT = frozenset({"initial_context_length", "experts_per_token"})
 DEFAULTS = class_defaults(
     "GptOssConfig (transformers 5.24.0)",

@@ -6,9 +6,9 @@ from gpufit.model import Role, Shard
 from gpufit.quantity import Q
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
-from gpufit.sources.patterns import class_defaults, pre_norms
+from gpufit.sources.patterns import FULL, SLIDING, attend, class_defaults, pre_norms, typed_layers, window_of
 
-MODEL_TYPES = ("granitemoe", "granitemoeshared")
+MODEL_TYPES = ("granitemoe", "granitemoeshared", "granitemoe_swa")
 INERT = frozenset({"attention_multiplier", "embedding_multiplier", "residual_multiplier"})
 DEFAULTS = class_defaults(
     "GraniteMoeConfig (transformers 5.24.0)",
@@ -27,7 +27,10 @@ def read(config: Config) -> Decoder:
     """Experts are published fused, gate and up in one matrix; `shared_intermediate_size` adds a shared MLP (granitemoeshared)."""
     config.fall_back(DEFAULTS)
     d = open_decoder(config, tie_default=False)
-    d.full(d.all)
+    if config.text("model_type") == "granitemoe_swa":
+        windows_and_sinks(d)
+    else:
+        d.full(d.all)
     d.embedding()
     bias = config.flag("attention_bias")
     d.attention(d.all, bias=bias, out_bias=bias)
@@ -43,6 +46,17 @@ def read(config: Config) -> Decoder:
         fused(d, Role.SHARED_EXPERTS, "shared ", "layers.{i}.shared_mlp", shared)
     pre_norms(d)
     return d
+
+
+def windows_and_sinks(d: Decoder) -> None:
+    """Sliding layers with a full one at the head of every four, and a sink a head (GraniteMoeSWAConfig, transformers 5.24.0)."""
+    d.config.fall_back(class_defaults("GraniteMoeSWAConfig (transformers 5.24.0)", sliding_window=128))
+    turn = [FULL if i % 4 == 0 else SLIDING for i in d.all]
+    kinds = typed_layers(d.config, int(d.num_layers), (FULL, SLIDING), otherwise=turn)
+    attend(d, full=kinds[FULL], sliding=kinds[SLIDING], window=window_of(d.config))
+    heads = d.need(d.attention_heads)
+    d.part("attention sinks", Role.ATTENTION, "layers.{i}.self_attn.sinks", heads, layers=d.all, shard=Shard.COLUMN)
+    d.config.ignore("layer_rope_theta")
 
 
 def fused(

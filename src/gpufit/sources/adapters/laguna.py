@@ -20,6 +20,7 @@ from gpufit.sources.patterns import (
     without,
 )
 
+ARCHITECTURES = ("LagunaForCausalLM",)
 INERT = frozenset({"gating_types", "moe_routed_scaling_factor", "moe_router_logit_softcapping", "moe_apply_router_weight_on_input"})
 DEFAULTS = class_defaults(
     "LagunaConfig (transformers 5.24.0)",

@@ -8,6 +8,7 @@ from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
 from gpufit.sources.patterns import attend, class_defaults, per_layer, pre_norms, spread, window_of
 
+ARCHITECTURES = ("MiniMaxM2ForCausalLM",)
 INERT = frozenset(
     {
         "layernorm_full_attention_beta",

@@ -6,6 +6,7 @@ from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
 from gpufit.sources.patterns import class_defaults, pre_norms
 
+ARCHITECTURES = ("OlmoeForCausalLM",)
 DEFAULTS = class_defaults(
     "OlmoeConfig (transformers 5.24.0)",
     vocab_size=50304,

@@ -6,6 +6,7 @@ from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
 from gpufit.sources.patterns import attend, class_defaults, window_of
 
+ARCHITECTURES = ("PhiMoEForCausalLM",)
 DEFAULTS = class_defaults(
     "PhimoeConfig (transformers 5.24.0)",
     vocab_size=32064,

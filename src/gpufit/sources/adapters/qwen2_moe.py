@@ -6,6 +6,7 @@ from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
 from gpufit.sources.patterns import FULL, SLIDING, attend, class_defaults, pre_norms, stepped, typed_layers, window_of, without
 
+ARCHITECTURES = ("Qwen2MoeForCausalLM",)
 DEFAULTS = class_defaults(
     "Qwen2MoeConfig (transformers 5.24.0)",
     vocab_size=151936,

@@ -7,6 +7,7 @@ from gpufit.sources.decoder import Decoder, open_decoder
 from gpufit.sources.patterns import attend, class_defaults, pre_norms, stepped, window_of, without
 
 MODEL_TYPES = ("qwen3_moe", "qwen3_vl_moe_text")
+ARCHITECTURES = ("Qwen3MoeForCausalLM",)
 INERT = frozenset({"max_window_layers"})
 DEFAULTS = class_defaults(
     "Qwen3MoeConfig (transformers 5.24.0)",

@@ -7,6 +7,7 @@ from gpufit.sources.decoder import Decoder
 from gpufit.sources.grouped_moe import grouped_mixture
 from gpufit.sources.patterns import class_defaults
 
+ARCHITECTURES = ("SolarOpenForCausalLM",)
 DEFAULTS = class_defaults(
     "SolarOpenConfig (transformers 5.24.0)",
     vocab_size=196608,
