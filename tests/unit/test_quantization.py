@@ -194,6 +194,25 @@ def test_what_is_not_understood_is_refused_by_name(quant: Any, words: str) -> No
     assert refused.value.hint
 
 
+def test_declarations_inside_declarations_are_found() -> None:
+    """modelopt's file copied whole into config.json, and compressed-tensors' older layout, are read as what they hold."""
+    inner = {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}
+    m = model({"producer": {"name": "modelopt"}, "quantization": inner})
+    assert (m.published.method, m.published.kv_cache_dtype, m.published.signed) == ("modelopt", "fp8", True)
+    channel = group("float-quantized", {"type": "float", "num_bits": 8, "strategy": "channel"})
+    old = model({"quantization_config": channel, "sparsity_config": {"format": "dense"}}, key="compression_config")
+    assert int(size(old)) == KEPT + matrices(lambda n, k: n * k + 2 * n)
+
+
+def test_a_dense_sparsity_config_is_no_sparsity() -> None:
+    """Notes on how sparse a dense checkpoint happens to be change nothing; weights stored sparse are refused."""
+    channel = group("float-quantized", {"type": "float", "num_bits": 8, "strategy": "channel"})
+    noted = channel | {"sparsity_config": {"format": "dense", "global_sparsity": 0.14, "sparsity_structure": "unstructured"}}
+    assert int(size(model(noted))) == int(size(model(channel)))
+    with pytest.raises(ConfigError, match="sparse-bitmask"):
+        model(channel | {"sparsity_config": {"format": "sparse-bitmask"}})
+
+
 def test_keys_that_change_no_byte_are_let_pass() -> None:
     """Notes on how a checkpoint was made are no reason to refuse it."""
     made = GPTQ | {

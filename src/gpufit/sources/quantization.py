@@ -75,16 +75,18 @@ def published(
         kv_cache_origin=read.cache_origin,
         origin=keys.where("quant_method") if keys.has("quant_method") else keys.where("").rstrip(". "),
         method=_full_name(keys, method),
-        signed=_signed(keys, hf_quant),
+        signed=_signed(
+            keys, hf_quant if keys.origin.startswith("hf_quant_config.json") else config.data.get("quantization_config")
+        ),
     )
 
 
-def _signed(keys: Config, hf_quant: Mapping[str, Any] | None) -> bool:
-    """Whether a declaration names its quantiser: by quant_method, or as modelopt's own file with its producer."""
+def _signed(keys: Config, file: Mapping[str, Any] | None) -> bool:
+    """Whether a declaration names its quantiser: by quant_method, or as modelopt's own file, copied into config.json or not."""
     if keys.text("quant_method", "quant_library") or "quant_algo" not in keys.data:
         return True
-    producer = (hf_quant or {}).get("producer")
-    return keys.origin.startswith("hf_quant_config.json") and isinstance(producer, Mapping) and producer.get("name") == "modelopt"
+    producer = file.get("producer") if isinstance(file, Mapping) and "quantization" in file else None
+    return isinstance(producer, Mapping) and producer.get("name") == "modelopt"
 
 
 def _full_name(keys: Config, method: str) -> str:
@@ -105,8 +107,7 @@ def _declaration(config: Config, text: Config, hf_quant: Mapping[str, Any] | Non
             if isinstance(value, Mapping) and not is_off(value):
                 sub = level.sub(key)
                 assert sub is not None
-                if set(sub.data) == {"quantization"} and isinstance(sub.data["quantization"], Mapping):
-                    sub = sub.sub("quantization") or sub
+                sub = _inner(sub)
                 method = "mlx" if key == "quantization" and sub.text("quant_method") is None else _method(sub)
                 if method:
                     return sub, method
@@ -119,6 +120,16 @@ def _declaration(config: Config, text: Config, hf_quant: Mapping[str, Any] | Non
     if inner.raw("quant_algo") is None and inner.raw("kv_cache_quant_algo") is None:
         return None
     return inner, "modelopt"
+
+
+def _inner(keys: Config) -> Config:
+    """The object inside an object: modelopt's own file copied into config.json, or the older layout of compressed-tensors."""
+    for name in ("quantization", "quantization_config"):
+        inside = keys.data.get(name)
+        if isinstance(inside, Mapping) and ("quant_algo" in inside or "config_groups" in inside):
+            keys.ignore(*keys.data)
+            return keys.sub(name) or keys
+    return keys
 
 
 def _method(keys: Config) -> str:

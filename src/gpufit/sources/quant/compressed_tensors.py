@@ -27,7 +27,6 @@ _PLAIN_FORMATS = ("int-quantized", "float-quantized", "naive-quantized", _PACKED
                   "mxfp8-quantized", "mixed-precision", "dense", None)  # fmt: skip
 _WEIGHT_KEYS = {"actorder", "block_structure", "dynamic", "group_size", "num_bits", "observer", "observer_kwargs", "strategy", "symmetric",
                 "type", "scale_dtype", "zp_dtype"}  # fmt: skip
-_BESIDE = ("registry_requires_subclass", "ignore", "targets")
 _CLASSES = {
     "Linear": Scope(head=True),
     "Embedding": Scope(embeddings=True),
@@ -42,10 +41,11 @@ def read(d: Declared) -> Found:
     k = d.keys
     overall = k.text("format")
     k.ignore("total_num_heads", "total_num_kv_heads", "version")
-    for key in ("sparsity_config", "transform_config"):
-        value = k.raw(key)
-        if isinstance(value, Mapping) and any(not is_off(v) and v != "dense" for n, v in value.items() if n not in _BESIDE):
-            raise d.refuse(key, value, "sparse weights and online transforms are not known")
+    sparsity, transform = k.raw("sparsity_config"), k.raw("transform_config")
+    if isinstance(sparsity, Mapping) and sparsity.get("format") not in (None, "dense"):
+        raise d.refuse("sparsity_config.format", sparsity["format"], "weights stored sparse are not known")
+    if isinstance(transform, Mapping) and not is_off(transform.get("config_groups")):
+        raise d.refuse("transform_config", transform, "online transforms are not known")
     cache, where = float8_cache(k.raw("kv_cache_scheme"), d.origin("kv_cache_scheme"))
     groups = k.raw("config_groups")
     if not isinstance(groups, Mapping) or not groups:

@@ -8,7 +8,7 @@ from gpufit.formats.names import Names
 from gpufit.formats.recipe import ByModule, Rule, Scope
 from gpufit.formats.tensor import TensorFormat
 from gpufit.sources.quant import modelopt
-from gpufit.sources.quant.base import Declared, Found, Kept
+from gpufit.sources.quant.base import Declared, Found, Kept, float8_cache
 
 METHODS = ("fp8", "fbgemm_fp8")
 
@@ -54,6 +54,11 @@ def read(d: Declared) -> Found:
         rules += modelopt.mapped(d)
         cache = modelopt.cache_of(d)
         k.ignore("config_groups", "ignore", "quant_algo", "moe_quant_algo", "group_size", "exclude_modules")
+    scheme = k.raw("kv_cache_scheme")
+    if (
+        scheme not in ("static", "dynamic") and not cache[0]
+    ):  # these two say that scales stand in the file, not in what dtype the cache is
+        cache = float8_cache(scheme, d.origin("kv_cache_scheme"))
     kept_names = d.names("ignored_layers", "modules_to_not_convert")
     rules += Kept(names=kept_names).rules()
     rules.append(Rule(names=_ALWAYS_KEPT, format=None))
