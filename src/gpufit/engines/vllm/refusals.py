@@ -10,7 +10,6 @@ from gpufit.engines.vllm.settings import VllmSettings
 from gpufit.engines.vllm.traits import Traits
 from gpufit.layers.compressed import SlidingLatent
 from gpufit.layers.full import Full
-from gpufit.layers.mamba2 import Mamba2
 from gpufit.layers.none import Shared
 from gpufit.layers.sliding import Sliding
 from gpufit.model import TOWERS, Model, Role, Shard
@@ -57,9 +56,6 @@ def _tensor(model: Model, settings: VllmSettings, constants: Constants, traits: 
                 reason=f"this family keeps whole KV heads: {int(model.kv_heads)} of them are fewer than {tp} GPUs", option=option
             )
         ]
-    for group in model.layers:
-        if isinstance(group.kind, Mamba2) and int(group.kind.groups) % tp and int(group.kind.groups) != 1:
-            return [Refused(reason=f"{int(group.kind.groups)} state groups do not divide by {tp}, and are not one", option=option)]
     return _shards(model, settings, tp)
 
 
