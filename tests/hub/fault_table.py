@@ -18,8 +18,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from hub.conftest import LLAMA, kept, sharded  # noqa: E402
-from hub.server import LittleHub  # noqa: E402
+from hub.conftest import LLAMA, kept, sharded
+from hub.server import LittleHub
 
 TOKEN = "hf_neverprintedneverprinted"
 ROWS = (

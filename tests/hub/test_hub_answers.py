@@ -115,7 +115,7 @@ def test_offline_asks_nothing(hub: LittleHub, monkeypatch: pytest.MonkeyPatch, h
     if how != "flag":
         monkeypatch.setenv(how, "1")
     answer = fetch_model_files("org/llama", offline=how == "flag")
-    assert answer.remark.startswith("less than a minute old; not checked")
+    assert answer.remark.startswith("less than a minute old and not checked")
     with pytest.raises(NetworkError, match="in no cache here"):
         fetch_model_files("org/other", offline=how == "flag")
     assert hub.rows == []

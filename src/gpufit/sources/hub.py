@@ -129,7 +129,7 @@ def fetch_model_files(
                 f"{_asked(id, wanted)} is in no cache here, and {why} forbids asking the Hub",
                 hint="ask once with the network; the answer is kept. A config.json from elsewhere can be read with `-`",
             )
-        return replace(found, remark=f"{found.age()} old; not checked ({why})")
+        return replace(found, remark=f"{found.age()} old and not checked ({why})")
     if known is not None:
         if hub_cache.is_commit(wanted):
             return known
@@ -155,7 +155,7 @@ def fetch_model_files(
 
 
 def _stale(answer: HubAnswer, why: str) -> HubAnswer:
-    return replace(answer, remark=f"{answer.age()} old; not checked: {why}")
+    return replace(answer, remark=f"{answer.age()} old and not checked: {why}")
 
 
 def _asked(id: str, revision: str) -> str:

@@ -167,11 +167,13 @@ class Hub:
         url = hub_env.endpoint() + path
         silence = self.patience.silence
         last = [self.patience.clock()]
+        got: list[int] = []
 
         def work(stop: threading.Event) -> Reply:
             return _fetch(url, headers, span=span, limit=limit, silence=silence, stop=stop, received=received)
 
         def received(size: int) -> None:
+            got.append(size)
             last[0] = self.patience.clock()
             self.patience.received(size)
 
@@ -182,7 +184,7 @@ class Hub:
         try:
             reply = in_time(work, lambda: min(self.patience.left(), quiet()))
         except Overdue:
-            if self.patience.left() <= 0 and quiet() > 0.5:
+            if got and self.patience.left() <= 0 and quiet() > 0:
                 raise Fault("its answer came too slowly", again=False) from None
             raise Fault(f"no answer within {silence:g} s") from None
         except Exception as error:

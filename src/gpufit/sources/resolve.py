@@ -86,14 +86,12 @@ def resolve_model(
         raise UnknownModelError(error.message, hint=error.hint + also) from None
     if answer.folder is not None and answer.config is not None and asked.quant is None:
         local = read_directory(answer.folder)
-        return _noted(
-            _of_local(replace(local, id=answer.id, origin=f"config.json of {answer.shown}"), assume_dense=assume_dense),
-            _remarks(answer),
-        )
+        local = replace(local, id=answer.id, origin=f"config.json of {answer.shown}")
+        return _dated(_of_local(local, assume_dense=assume_dense), answer)
     if answer.config is None or asked.quant is not None:
         from gpufit.sources.gguf_model import model_of_hub
 
-        return _noted(model_of_hub(answer, gguf_choices(answer.files), asked.quant, offline=offline), _remarks(answer))
+        return _dated(model_of_hub(answer, gguf_choices(answer.files), asked.quant, offline=offline), answer)
     return _of_hub(answer, answer.config, exact=exact, offline=offline, assume_dense=assume_dense)
 
 
@@ -178,15 +176,17 @@ def _of_local(local: LocalModel, *, assume_dense: bool) -> Model:
     return _noted(model, local.notes)
 
 
-def _remarks(answer: HubAnswer) -> tuple[str, ...]:
-    """What an answer must say of itself: that it was not checked, and how old it is."""
-    return (f"{answer.shown}: {answer.remark}",) if answer.remark else ()
+def _dated(model: Model, answer: HubAnswer) -> Model:
+    """The model, saying that its answer was not checked and how old it is, where that is so."""
+    if not answer.remark:
+        return model
+    return replace(model, assumptions=(f"what the Hub said of {answer.shown} is {answer.remark}", *model.assumptions))
 
 
 def _of_hub(answer: HubAnswer, config: Mapping[str, Any], *, exact: bool, offline: bool, assume_dense: bool) -> Model:
     origin = f"config.json of {answer.shown}"
     model = read_any(config, id=answer.id, origin=origin, hf_quant=answer.hf_quant_config, assume_dense=assume_dense)
-    model = _noted(model, _remarks(answer))
+    model = _dated(model, answer)
     chosen = checkpoint(answer.files)
     if exact and chosen.files:
         from gpufit.sources.exact import tensors_of
