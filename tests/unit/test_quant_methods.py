@@ -182,7 +182,7 @@ METHODS: list[tuple[str, dict[str, Any], str, int]] = [
             "packing_format": "auto_round:auto_gptq",
         },
         "int4",
-        KEPT + matrices(gptq_bytes(4, 128)),
+        KEPT + matrices(lambda n, k: gptq_bytes(4, 128)(n, k) - 4 * k),
     ),
     (
         "aqlm",

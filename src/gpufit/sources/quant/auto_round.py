@@ -36,7 +36,7 @@ def _layout(d: Declared, kind: str, form: str, bits: int, group: Any) -> TensorF
     if kind != "int":
         raise d.refuse("data_type", kind, "a data type that is not known")
     awq = "awq" in form
-    return integers(d, bits, int(group), kind="AWQ" if awq else "GPTQ", rows=awq, index=not awq)
+    return integers(d, bits, int(group), kind="AWQ" if awq else "GPTQ", rows=awq)  # its packing has no g_idx
 
 
 def read(d: Declared) -> Found:

@@ -66,6 +66,11 @@ def _two_stages(d: Declared, at: str, stages: list[Any]) -> TensorFormat:
     dtypes = [str(s.get("dtype")) for s in stages]
     if dtypes[0] == "fp4" and stages[0].get("group_size") == 16:
         return nvfp4(scalars=8)
+    if dtypes[0] in _FP8 and dtypes[1] == "int4" and stages[1].get("qscheme") == "per_channel":
+        return IntegerGroups(
+            name="int4 per channel (quark, over fp8)", word="int4", bits=fact(4, BIT, symbol="e", name="bits of one weight", origin=at),
+            scale=scale_of(4, _FP32), extra=d.scalars(1, 4, f"{at}: the FP8 stage's one FP32 scale"),
+        )  # fmt: skip
     raise d.refuse(at, dtypes, "a recipe in two stages that is not known")
 
 
