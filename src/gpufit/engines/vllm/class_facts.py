@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cache
 
 from gpufit.engines.vllm.linear_weights import sixteen_bit
+from gpufit.engines.vllm.weight_shards import Spread
 from gpufit.formats.microscaling import Microscaled
 from gpufit.formats.recipe import ByModule
 from gpufit.formats.tensor import Plain, TensorFormat
@@ -53,9 +54,11 @@ def _counted(model: Model, part: WeightPart, tp: Q) -> int:
     return _FUSED_IN_FILE.get(last, 1)
 
 
-def class_parts(model: Model, tp: Q) -> Iterator[WeightPart]:
-    """The parts of a model as vLLM's class creates them on a rank of `tp`."""
+def class_parts(model: Model, spread: Spread) -> Iterator[WeightPart]:
+    """The parts of a model as vLLM's class creates them on a rank of `spread`."""
+    tp = spread.tp
     whole_tower = _unsplit_tower(model, tp)
+    whole = _whole_roles(model) if spread.sequence_parallel else ()
     for part in _without_poolers(model):
         if part.module in _TOWER_BUFFERS or (part.buffer and model.architecture in _TRANSFORMERS_BACKEND):
             continue
@@ -67,6 +70,10 @@ def class_parts(model: Model, tp: Q) -> Iterator[WeightPart]:
             part = replace(part, shard=Shard.REPLICATED)
         elif part.module.endswith(".attn.attn_sink"):
             part = _padded_sinks(part, tp)
+        elif part.role in whole:
+            part = replace(part, shard=Shard.REPLICATED)
+        elif part.role is Role.SHARED_EXPERTS and model.family == "deepseek_v4" and model.published.method == "fp8":
+            part = _whole_block_shares(part, tp)
         yield part
     yield from _shared_values(model)
     yield from _head_of_bare(model)
@@ -210,3 +217,36 @@ def _second_embedding(model: Model) -> Iterator[WeightPart]:
     for part in model.parts:
         if part.role is Role.EMBEDDING and part.shard is Shard.VOCAB:
             yield replace(part, name=f"{part.name}, made twice")
+
+
+_WHOLE_SHARED = frozenset(
+    """
+    deepseek_v2 deepseek_v3 deepseek_v32 deepseek_v4 glm_moe_dsa kimi_k2 kimi_k25 kimi_vl kimi_k3 kimi_linear mistral4 axk1 qwen3_next
+    qwen3_5_moe qwen3_5_moe_text llama4 llama4_text nemotron_h pangu_ultra_moe
+    """.split()
+)
+"""Families whose shared experts stand whole on every rank of a sequence-parallel mixture; the others split them all the same."""
+
+_WHOLE_DENSE = frozenset(["deepseek_v32", "glm_moe_dsa", "kimi_k3"])
+"""Families whose dense MLPs do so as well."""
+
+
+def _whole_roles(model: Model) -> tuple[Role, ...]:
+    shared = (Role.SHARED_EXPERTS,) if model.family in _WHOLE_SHARED else ()
+    return (*shared, Role.MLP) if model.family in _WHOLE_DENSE else shared
+
+
+_BLOCK = fact(128, NUMBER, symbol="g_n", name="edge of a scale block", origin="vLLM 0.33.0, models/deepseek_v4: shared experts in whole blocks")
+
+
+def _whole_block_shares(part: WeightPart, tp: Q) -> WeightPart:
+    """Shared experts of DeepSeek-V4: each rank takes whole scale blocks, the last ones padded (models/deepseek_v4/nvidia/model.py)."""
+
+    def padded(size: Q) -> Q:
+        return size if int(size) % (128 * int(tp)) == 0 else ceil_div(size // _BLOCK, tp) * _BLOCK * tp
+
+    if part.shard is Shard.COLUMN:
+        return replace(part, rows=padded(part.rows))
+    if part.shard is Shard.ROW and part.columns is not None:
+        return replace(part, columns=padded(part.columns))
+    return part

@@ -33,7 +33,7 @@ def fused_module(module: str) -> str:
     return f"{parent}.{_FUSES.get(last, last)}"
 
 
-def linear_bytes(form: TensorFormat, cuts: Sequence[Cut], tp: Q, parts: Q) -> Q:
+def linear_bytes(form: TensorFormat, cuts: Sequence[Cut], tp: Q, parts: Q, method: str) -> Q:
     """Bytes of one linear layer on one rank (B): the matrices of `cuts`, fused where there are several, in one format.
 
     `parts` counts what vLLM fuses in the module: each part brings scalar scales of its own.
@@ -47,7 +47,8 @@ def linear_bytes(form: TensorFormat, cuts: Sequence[Cut], tp: Q, parts: Q) -> Q:
         case Plain():
             return rows * columns * form.bytes_per_element
         case BlockScaled():
-            _whole_blocks(form, cuts, tp)
+            if int(parts) == 1 or method != "fp8":  # FP8 checkpoints may end in part of a block where parts are fused
+                _whole_blocks(form, cuts, tp)
             scales = ceil_div(rows, form.block_rows) * ceil_div(columns, form.block_columns)
             return rows * columns * ELEMENT + scales * block_scale(form)
         case TensorScaled():

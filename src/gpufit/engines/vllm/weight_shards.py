@@ -34,8 +34,8 @@ class Spread:
         return self.tp if int(self.dp) == 1 else self.tp * self.dp
 
     @property
-    def whole_shared_experts(self) -> bool:
-        """Whether shared experts stand whole on every rank: sequence-parallel mixtures, which need all three degrees."""
+    def sequence_parallel(self) -> bool:
+        """Whether the tokens of a mixture are split over tensor parallel ranks (config/parallel.py use_sequence_parallel_moe)."""
         return self.expert_parallel and int(self.tp) > 1 and int(self.dp) > 1
 
 
@@ -82,10 +82,7 @@ def cut(part: WeightPart, spread: Spread) -> Cut:
     """The part on one rank, before any padding that a kernel asks for."""
     if part.role is Role.ROUTED_EXPERTS and part.copies is not None:
         return _expert_cut(part, spread)
-    tp = spread.tp
-    if part.role is Role.SHARED_EXPERTS and spread.whole_shared_experts:
-        return Cut(part=part, rows=part.rows, columns=part.columns, copies=part.copies)
-    return _sharded(part, tp)
+    return _sharded(part, spread.tp)
 
 
 def _sharded(part: WeightPart, tp: Q) -> Cut:

@@ -50,7 +50,7 @@ def weights_on_rank(model: Model, recipe: Recipe | None, spread: Spread, stage: 
     """
     if recipe is model.published.recipe and not recognised(model):
         recipe = None
-    terms = [_bytes(model, m, spread) for m in _modules(model, recipe, spread.tp, stage)]
+    terms = [_bytes(model, m, spread) for m in _modules(model, recipe, spread, stage)]
     if recipe is not None:
         terms += cache_scale_bytes(model, stage)
     created = total(terms).as_step("W", "weights created on one GPU")
@@ -78,10 +78,10 @@ def recognised(model: Model) -> bool:
     return model.published.signed and model.published.method != "mlx"
 
 
-def _modules(model: Model, recipe: Recipe | None, tp: Q, stage: Stage) -> Iterator[_Module]:
+def _modules(model: Model, recipe: Recipe | None, spread: Spread, stage: Stage) -> Iterator[_Module]:
     """The modules of a stage: unquantised parts one by one, quantised ones fused as vLLM fuses them."""
     fused: dict[tuple[object, ...], _Module] = {}
-    for part, layers in held(model, stage, tp):
+    for part, layers in held(model, stage, spread):
         for form, where in _formats(model, recipe, part, layers):
             key = _key(part, form, where)
             if key in fused:
@@ -145,7 +145,7 @@ def _bytes(model: Model, module: _Module, spread: Spread) -> Q:
     elif isinstance(module.form, Plain):
         each = total(c.elements() for c in cuts) * module.form.bytes_per_element
     else:
-        each = linear_bytes(module.form, cuts, spread.tp, partitions(model, module.parts, spread.tp))
+        each = linear_bytes(module.form, cuts, spread.tp, partitions(model, module.parts, spread.tp), model.published.method)
         copies = cuts[0].copies
         each = each if copies is None else copies * each
     if module.layers:
