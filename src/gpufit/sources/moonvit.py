@@ -8,7 +8,7 @@ from gpufit.errors import ConfigError
 from gpufit.model import Role, Shard
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
-from gpufit.sources.patterns import class_defaults
+from gpufit.sources.patterns import class_defaults, known
 from gpufit.sources.towers import Tower, depth_of, inner_of, patch_of, projector, width_of
 
 DEFAULTS = class_defaults(
@@ -43,7 +43,7 @@ def moonvit(d: Decoder, v: Config, prefix: str = "vision_tower.") -> Tower:
         block="encoder.blocks.{e}.",
     )
     patch = patch_of(v)
-    three = v.item(3, "image channels", symbol="c_v", label="image channels")
+    three = known(3, symbol="c_v", label="image channels", source="modeling_kimi_k25.py (transformers 5.24.0)")
     tower.patches("patch_embed.proj", three * patch * patch, bias=True)
     high = v.count("init_pos_emb_height", "pos_emb_height", symbol="p_h", label="rows of positions")
     wide = v.count("init_pos_emb_width", "pos_emb_width", symbol="p_w", label="columns of positions")

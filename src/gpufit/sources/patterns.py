@@ -7,7 +7,7 @@ from typing import Any
 
 from gpufit.errors import ConfigError
 from gpufit.layers.sliding import Sliding
-from gpufit.quantity import TOKEN_PER_SEQUENCE, Q
+from gpufit.quantity import NUMBER, TOKEN_PER_SEQUENCE, Q, fact
 from gpufit.sources.config import Config, Default
 from gpufit.sources.decoder import Decoder
 
@@ -119,3 +119,8 @@ def after_dense(config: Config, layers: int) -> tuple[int, ...]:
 def class_defaults(source: str, **values: Any) -> dict[str, Default]:
     """Class defaults by field name, all of one class."""
     return {name: Default(value=value, source=source) for name, value in values.items()}
+
+
+def known(value: int, *, symbol: str, label: str, source: str) -> Q:
+    """A number that the published implementation has and no config names; `source` says which implementation."""
+    return fact(value, NUMBER, symbol=symbol, name=label, origin=source)

@@ -10,7 +10,7 @@ from gpufit.quantity import BYTE_PER_TOKEN, NUMBER, TOKEN_PER_SEQUENCE, Q, fact
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
 from gpufit.sources.drafts import draft_layers, drafting
-from gpufit.sources.patterns import class_defaults, per_layer, spread
+from gpufit.sources.patterns import class_defaults, known, per_layer, spread
 
 ARCHITECTURES = ("DeepseekV4ForCausalLM",)
 INERT = frozenset({"hc_eps", "hc_sinkhorn_iters", "compress_rope_theta", "compress_rope_parameters", "qk_nope_head_dim"})
@@ -35,6 +35,7 @@ DEFAULTS = class_defaults(
     index_head_dim=128,
     num_hash_layers=3,
 )
+CODE = "modeling_deepseek_v4.py (transformers 5.24.0)"
 WINDOW, INDEXED, HEAVY = "sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"
 RATIOS = {0: WINDOW, 4: INDEXED, 128: HEAVY}
 OVERLAP = 2
@@ -234,7 +235,7 @@ def hyper_connections(d: Decoder, layers: tuple[int, ...]) -> None:
     """What mixes the residual streams around attention and MLP, at fp32: (2 + m) * m rows over all streams."""
     m = streams(d)
     rows = (2 + int(m)) * m
-    three = d.config.item(3, "hc scales", symbol="three", label="scales of one connection")
+    three = known(3, symbol="three", label="scales of one connection", source=CODE)
     for name in ("attn", "ffn"):
         d.part(f"{name} connection", Role.OTHER, f"layers.{{i}}.hc_{name}_fn", rows, m * d.hidden, layers=layers, dtype="fp32")
         d.part(f"{name} connection base", Role.OTHER, f"layers.{{i}}.hc_{name}_base", rows, layers=layers, dtype="fp32")
@@ -244,7 +245,7 @@ def hyper_connections(d: Decoder, layers: tuple[int, ...]) -> None:
 def hyper_head(d: Decoder, module: str, layers: tuple[int, ...] = ()) -> None:
     """What joins the residual streams before the output head."""
     m = streams(d)
-    one = d.config.item(1, "hc head scale", symbol="one", label="scale of the head connection")
+    one = known(1, symbol="one", label="scale of the head connection", source=CODE)
     d.part("head connection", Role.OTHER, f"{module}_fn", m, m * d.hidden, layers=layers, dtype="fp32")
     d.part("head connection base", Role.OTHER, f"{module}_base", m, layers=layers, dtype="fp32")
     d.part("head connection scale", Role.OTHER, f"{module}_scale", one, layers=layers, dtype="fp32")

@@ -7,7 +7,7 @@ from gpufit.model import Role, Shard
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.nested import outer_tied, text_model
-from gpufit.sources.patterns import class_defaults
+from gpufit.sources.patterns import class_defaults, known
 from gpufit.sources.towers import Tower, channels_of, depth_of, image_of, inner_of, patch_of, projector, width_of
 
 ARCHITECTURES = ("Llama4ForConditionalGeneration",)
@@ -56,7 +56,7 @@ def tower(d: Decoder, v: Config) -> None:
         block="model.layers.{e}.",
     )
     t.part("patch embedding", "patch_embedding.linear", t.width, channels_of(v) * patch * patch, shard=Shard.COLUMN)
-    one = v.item(1, "class token", symbol="one", label="class token")
+    one = known(1, symbol="one", label="class token", source="modeling_llama4.py (transformers 5.24.0)")
     t.part("class embedding", "class_embedding", t.width)
     side = image // patch
     t.part("positions", "positional_embedding_vlm", side * side + one, t.width)

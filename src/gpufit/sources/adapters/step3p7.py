@@ -7,7 +7,7 @@ from gpufit.sources.adapters import step3p5
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.nested import text_model
-from gpufit.sources.patterns import class_defaults
+from gpufit.sources.patterns import class_defaults, known
 from gpufit.sources.towers import Tower, channels_of, depth_of, image_of, patch_of, projector, width_of
 
 MODEL_TYPES = ("step3p7",)
@@ -57,7 +57,7 @@ def tower(d: Decoder, v: Config, *, bias: bool) -> None:
         t.part(f"layer scale {name}", f"{name}.gamma", t.width, each=True)
     t.qkv("attn.in_proj", "attn.out_proj")
     t.mlp(v.item(inner, RATIO, symbol="I_v", label="tower MLP width"), names=("c_fc", "c_proj"))
-    nine = v.item(9, "downsampler kernel", symbol="k_v", label="points of a downsampler's kernel")
+    nine = known(9, symbol="k_v", label="points of a 3 x 3 kernel", source="modeling_step3p7.py (transformers 5.24.0)")
     for i, (wide, narrow) in enumerate(((2 * t.width, t.width), (4 * t.width, 2 * t.width)), 1):
         t.part(f"downsampler {i}", f"vit_downsampler{i}", wide, narrow * nine)
         t.part(f"downsampler {i} bias", f"vit_downsampler{i}.bias", wide)
