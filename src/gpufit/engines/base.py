@@ -43,7 +43,7 @@ class Capacity:
     """What one replica holds under an engine's rules; all figures per GPU are those of its tightest GPU.
 
     `pool` may be negative: the weights alone do not fit. `per_replica` counts whole sequences, never below zero.
-    `details` carries an engine's own figures for JSON.
+    `details` carries an engine's own figures for JSON; `remarks` are sentences with figures of this one model, `warnings` hold for many.
     """
 
     weights: WeightChoice
@@ -58,6 +58,7 @@ class Capacity:
     ledger: tuple[LedgerLine, ...]
     details: Mapping[str, Q | float | str | None] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def fits(self) -> bool:

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from gpufit.derivation import number_text
+from gpufit.engines.base import Capacity
+from gpufit.quantity import Q
 from gpufit.sizing.question import Answer
 
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+
+def _batches(c: Capacity) -> list[str]:
+    """Batches as the engine's plan has them; in plain arithmetic as many sequences as fit."""
+    tokens, sequences = c.details.get("max_num_batched_tokens"), c.details.get("max_num_seqs")
+    if isinstance(tokens, Q) and isinstance(sequences, Q):
+        return [f"--max-num-seqs {int(sequences)}", f"--max-num-batched-tokens {int(tokens)}"]
+    return [f"--max-num-seqs {max(1, int(c.per_replica))}"]
 
 
 def vllm_serve(answer: Answer) -> tuple[str, ...]:
@@ -27,10 +37,12 @@ def vllm_serve(answer: Answer) -> tuple[str, ...]:
         f"--tensor-parallel-size {int(p.tensor_parallel)}",
         f"--pipeline-parallel-size {int(p.pipeline_parallel)}",
         f"--max-model-len {int(c.context)}",
-        f"--max-num-seqs {max(1, int(c.per_replica))}",
+        *_batches(c),
         f"--gpu-memory-utilization {number_text(share.value)}",
-        f"--kv-cache-dtype {'fp8' if c.cache.eight_bit else 'auto'}",
+        f"--kv-cache-dtype {c.details.get('kv_cache_dtype', 'fp8' if c.cache.eight_bit else 'auto')}",
     ]
+    if p.data_parallel is not None:
+        words.insert(3, f"--data-parallel-size {int(p.data_parallel)}")
     if c.weights.format in _DTYPES:
         words.append(f"--dtype {_DTYPES[c.weights.format]}")
     return tuple(words)

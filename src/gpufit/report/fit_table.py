@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from gpufit.engines.base import EnginePolicy
+from gpufit.engines.base import Capacity, EnginePolicy
 from gpufit.hardware import Hardware
+from gpufit.quantity import Q
 from gpufit.report.bars import bar, legend
 from gpufit.report.command import vllm_serve
 from gpufit.report.console import console, heading, table
@@ -25,6 +26,16 @@ EXACT = (
 )
 LEFT_OUT = (
     "Left out: throughput (no tokens per second, by design), engine overhead, CUDA graphs, LoRA, speculative decoding, "
+    "encoder activations of vision towers."
+)
+
+
+ENGINE_EXACT = (
+    "Exact: weights as vLLM creates them, blocks, tokens and concurrency of the memory left. "
+    "Modelled: the overhead line, what kernels repack at load time."
+)
+ENGINE_LEFT_OUT = (
+    "Left out: throughput (no tokens per second, by design), CUDA context and NCCL (they live outside the budget), "
     "encoder activations of vision towers."
 )
 
@@ -53,7 +64,8 @@ def print_fit(
     else:
         _list(out, answers, workload, engine)
     out.print()
-    for line in (FLOOR, EXACT, LEFT_OUT):
+    plain = engine.version is None
+    for line in (FLOOR, EXACT if plain else ENGINE_EXACT, LEFT_OUT if plain else ENGINE_LEFT_OUT):
         out.print(line, style="dim")
 
 
@@ -197,11 +209,13 @@ def _one(out: Console, a: Answer, others: Sequence[Answer]) -> None:
     rows.add_row("cache", f"{c.cache.name}, {per_token}{memory(c.sequence_bytes)} for one sequence of {int(c.context):,} tokens")
     if a.fits:
         each = f" ({int(c.per_replica):,} in each replica)" if a.replicas is not None and int(a.replicas) > 1 else ""
-        rows.add_row("holds", f"{a.total_sequences:,} sequences of {int(c.context):,} tokens at once{each}")
+        rows.add_row("holds", f"{plural(a.total_sequences, 'sequence')} of {int(c.context):,} tokens at once{each}")
     else:
         rows.add_row("holds", f"none: {a.reason}; short by {memory(a.short_by)}{on_each}")
+    if c.details:
+        rows.add_row(f"{c.details['name']} {c.details['version']}", _engine_text(c))
     out.print(rows)
-    for warning in a.warnings:
+    for warning in (*a.warnings, *c.remarks):
         out.print(f"note: {warning}")
     out.print()
     width = min(out.width, 100)
@@ -235,7 +249,26 @@ def _one(out: Console, a: Answer, others: Sequence[Answer]) -> None:
             # Printed line by line without padding: a space after the backslash would break the pasted command.
             end = "" if position == len(words) - 1 else " \\"
             out.print(Text(("  " if position == 0 else "    ") + word + end), soft_wrap=True)
-        out.print("vLLM takes more than weights and cache: see what is left out below.", style="dim")
+        if a.question.engine.version is None:
+            out.print("vLLM takes more than weights and cache: --engine vllm predicts what its planner allocates.", style="dim")
+
+
+def _engine_text(c: Capacity) -> str:
+    """The engine's own figures, as its log would print them, and both costs of a sequence side by side."""
+    d = c.details
+
+    def number(name: str) -> int:
+        value = d[name]
+        assert isinstance(value, int | Q), name
+        return int(value)
+
+    return (
+        f"requests {memory(number('requested_bytes'))} of a GPU; {number('blocks'):,} blocks of {number('block_size')} tokens "
+        f"({memory(number('block_bytes'))} each), {number('blocks_per_request'):,} a request; "
+        f"GPU KV cache size {number('kv_cache_tokens'):,} tokens, maximum concurrency {d['max_concurrency']:.2f}x; "
+        f"a sequence needs {memory(number('needed_bytes_per_sequence_per_gpu'))} on a GPU, "
+        f"vLLM reserves {memory(number('reserved_bytes_per_sequence_per_gpu'))}"
+    )
 
 
 def _sparse(a: Answer) -> bool:

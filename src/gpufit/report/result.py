@@ -99,7 +99,7 @@ def _answer(a: Answer) -> Json:
         "placement": None,
         "kv_cache": None,
         "concurrency": {"per_replica": 0, "total": 0},
-        "warnings": list(a.warnings),
+        "warnings": [*a.warnings, *(capacity.remarks if capacity is not None else ())],
         "short_by_bytes_per_gpu": a.short_by or None,
         "changes": [{"what": c.what, "option": c.option, "total_concurrency": c.sequences} for c in a.changes],
     }

@@ -13,7 +13,7 @@ from typing import Any
 from gpufit.errors import ConfigError
 from gpufit.formats.tensor import DTYPES
 from gpufit.model import TOWERS, Model, Published, counted
-from gpufit.quantity import NUMBER, Q, total
+from gpufit.quantity import NUMBER, Q, fact, total
 from gpufit.sources import quantization
 from gpufit.sources.config import Config, suspicious
 from gpufit.sources.decoder import Decoder
@@ -96,6 +96,9 @@ def read_model(
     config = Config(data, origin=origin)
     decoder = decoder_of(config)
     dtype = DTYPES.get(str(config.raw("torch_dtype", "dtype") or decoder.config.raw("torch_dtype", "dtype") or "bfloat16"), "bf16")
+    share = rotary_share(decoder.config)
+    if share is not None:
+        decoder.extras.setdefault("rotary_share", share)
     if published is None:
         published = quantization.published(config, decoder.config, hf_quant, dtype, parts=decoder.parts)
     config.ignore(*quantization.KEYS)
@@ -139,6 +142,18 @@ def read_model(
         unused_fields=tuple(sorted(unread)),
         extras=dict(decoder.extras),
     )
+
+
+def rotary_share(config: Config) -> Q | None:
+    """The share of each head that is rotated, where a config states one; None where all of it is."""
+    nested = config.raw("rope_parameters")
+    for name in ("partial_rotary_factor", "rotary_pct", "rotary_percent"):
+        value = config.raw(name)
+        if value is None and isinstance(nested, Mapping):
+            value = nested.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1:
+            return fact(str(value), NUMBER, symbol="f_rot", name="share of a head that is rotated", origin=config.where(name))
+    return None
 
 
 def active_count(decoder: Decoder) -> Q:

@@ -26,7 +26,7 @@ def lora_bytes(model: Model, loras: Loras, spread: Spread, stage: Stage) -> Q:
     Column layers keep their whole input, row layers their whole output; experts count one by one (vLLM 0.33.0, lora/layers).
     """
     widths = []
-    for part, layers in held(model, stage):
+    for part, layers in held(model, stage, spread):
         if part.role not in _TARGETS or not part.linear or part.columns is None:
             continue
         here = cut(part, spread)

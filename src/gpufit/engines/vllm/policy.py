@@ -17,12 +17,12 @@ from gpufit.engines.vllm.settings import VllmSettings
 from gpufit.engines.vllm.specs import WINDOWED
 from gpufit.engines.vllm.stage_parts import Stage
 from gpufit.engines.vllm.weight_shards import Spread
-from gpufit.engines.vllm.weights import draft_weights_on_rank, weights_on_rank
+from gpufit.engines.vllm.weights import weights_on_rank
 from gpufit.errors import GpufitError
 from gpufit.formats.asked import recipe_for
 from gpufit.formats.cache import CACHE_FORMATS, CacheFormat, engine_format
 from gpufit.hardware import Gpu
-from gpufit.model import Model
+from gpufit.model import Model, Role
 from gpufit.placement import Placement, Refusal, stages
 from gpufit.quantity import BYTE, NUMBER, SEQUENCE, Q, ceil, fact, floor
 from gpufit.workload import Workload
@@ -61,7 +61,14 @@ class Vllm:
         return engine_format(chosen)
 
     def capacity(
-        self, model: Model, gpu: Gpu, placement: Placement, workload: Workload, weights: WeightChoice, context: Q, cache: CacheFormat
+        self,
+        model: Model,
+        gpu: Gpu,
+        placement: Placement,
+        workload: Workload,
+        weights: WeightChoice,
+        context: Q,
+        cache: CacheFormat,
     ) -> Capacity | Refusal:
         """requested - weights - overhead on each stage's GPU, cut into blocks; concurrency as the server's log prints it."""
         settings = replace(
@@ -115,14 +122,16 @@ class Vllm:
                 return _refusal(made.refusals)
             plan, blocks = made, made.num_blocks
         tightest = _tightest(plan, left, blocks)
-        return self._capacity(model, gpu, weights, context, cache, plan, blocks, requested, held[tightest], overhead, left[tightest], spread)
+        return self._capacity(
+            model, gpu, weights, context, cache, plan, blocks, requested, held[tightest], overhead, left[tightest], spread
+        )
 
     def _weights(self, model: Model, weights: WeightChoice, spread: Spread, stage: Stage, settings: VllmSettings) -> Q:
         recipe = weights.recipe or recipe_for(weights.format, model)
         created = weights_on_rank(model, recipe, spread, stage).created
         terms = [created, *load_extras(model, recipe, spread, stage, self.constants)]
         if settings.speculative_method == "mtp" and stage.last:
-            terms.append(draft_weights_on_rank(model, recipe, spread))
+            terms.append(_draft_weights(model, weights, spread))
         if self.loras is not None:
             terms.append(lora_bytes(model, self.loras, spread, stage))
         held = terms[0]
@@ -151,12 +160,26 @@ class Vllm:
         spread: Spread,
     ) -> Capacity:
         needed = sequence_bytes(model, context, spread.tp, cache)
-        reserved = (plan.blocks_per_request * plan.bytes_per_block).as_step("S_v", "cache that vLLM reserves for one sequence on one GPU")
+        reserved = (plan.blocks_per_request * plan.bytes_per_block).as_step(
+            "S_v", "cache that vLLM reserves for one sequence on one GPU"
+        )
         if blocks is None:
-            concurrency, tokens, usable = fact(0, SEQUENCE, symbol="C_v", name="sequences at once", origin="no memory is left"), 0, _NONE
+            concurrency, tokens, usable = (
+                fact(0, SEQUENCE, symbol="C_v", name="sequences at once", origin="no memory is left"),
+                0,
+                _NONE,
+            )
         else:
-            concurrency, tokens, usable = plan.max_concurrency, int(plan.tokens), (blocks * plan.bytes_per_block).as_step("K_c", "cache")
-        whole = floor(concurrency).as_step("C_w", "whole sequences at once on one rank") if blocks is not None and plan.fits else _NO_SEQUENCE
+            concurrency, tokens, usable = (
+                plan.max_concurrency,
+                int(plan.tokens),
+                (blocks * plan.bytes_per_block).as_step("K_c", "cache"),
+            )
+        whole = (
+            floor(concurrency).as_step("C_w", "whole sequences at once on one rank")
+            if blocks is not None and plan.fits
+            else _NO_SEQUENCE
+        )
         each = whole if int(spread.dp) == 1 else (spread.dp * whole).as_step("C_r", "whole sequences at once in one replica")
         details: Mapping[str, Q | float | str | None] = {
             "name": self.name,
@@ -196,27 +219,49 @@ class Vllm:
                 LedgerLine(name="outside the budget", bytes=gpu.memory - requested),
             ),
             details=details,
-            warnings=tuple(self._warnings(gpu, plan, needed, reserved, overhead, each)),
+            warnings=_warnings(gpu, plan, overhead),
+            remarks=_remarks(plan, needed, reserved, overhead, each),
         )
 
-    def _warnings(self, gpu: Gpu, plan: CachePlan, needed: Q, reserved: Q, overhead: Overhead, sequences: Q) -> list[str]:
-        said = list(plan.notes)
-        if gpu.allocator_total is None:
-            said.append(f"what CUDA reports as the total of {gpu.name} was not seen: nvidia-smi's is used, vLLM's own is 0.3 to 3% lower")
-        if not overhead.stated:
-            low, likely, high = (int(o) / 2**30 for o in (overhead.low, overhead.likely, overhead.high))
-            said.append(f"overhead is modelled: {likely:.1f} GiB, {low:.1f} to {high:.1f}; --overhead-gib replaces it")
-        if int(reserved) > int(needed) * 105 // 100:
-            cure = " (--max-num-batched-tokens closes the gap)" if any(s.kind in WINDOWED for g in plan.groups for s in g.specs) else ""
-            said.append(f"vLLM reserves {int(reserved) / max(1, int(needed)):.1f} times what a sequence needs{cure}")
-        if int(sequences) > int(plan.batch.sequences):
-            said.append(f"the scheduler runs at most {int(plan.batch.sequences):,} sequences at once: --max-num-seqs raises it")
-        return said
+
+def _warnings(gpu: Gpu, plan: CachePlan, overhead: Overhead) -> tuple[str, ...]:
+    said = list(plan.notes)
+    if gpu.allocator_total is None:
+        said.append(
+            f"what CUDA reports as the total of {gpu.name} was not seen: nvidia-smi's is used, vLLM's own is 0.3 to 3% lower"
+        )
+    if not overhead.stated:
+        said.append("overhead beside weights and cache is modelled, not exact: --overhead-gib replaces it")
+    return tuple(said)
+
+
+def _remarks(plan: CachePlan, needed: Q, reserved: Q, overhead: Overhead, sequences: Q) -> tuple[str, ...]:
+    said = []
+    if not overhead.stated:
+        low, likely, high = (int(o) / 2**30 for o in (overhead.low, overhead.likely, overhead.high))
+        said.append(f"overhead {likely:.1f} GiB, between {low:.1f} and {high:.1f}")
+    if int(reserved) > int(needed) * 105 // 100:
+        windowed = any(s.kind in WINDOWED for g in plan.groups for s in g.specs)
+        cure = ": tokens in flight count for every window, --max-num-batched-tokens closes the gap" if windowed else ""
+        said.append(f"vLLM reserves {int(reserved) / max(1, int(needed)):.1f} times what a sequence needs{cure}")
+    if int(sequences) > int(plan.batch.sequences):
+        said.append(f"the scheduler runs at most {int(plan.batch.sequences):,} sequences at once: --max-num-seqs raises it")
+    return tuple(said)
 
 
 _ONE_RANK = fact(1, NUMBER, symbol="dp", name="data parallel degree", origin="default of --data-parallel-size")
 _NONE = Q(0, BYTE, "const").as_step("K_c", "cache")
 _NO_SEQUENCE = fact(0, SEQUENCE, symbol="C_w", name="whole sequences at once on one rank", origin="one request does not fit")
+
+
+def _draft_weights(model: Model, weights: WeightChoice, spread: Spread) -> Q:
+    """The draft layers' own weights on a rank; embedding and output head are the target's."""
+    own = tuple(p for p in model.draft_parts if p.role not in (Role.EMBEDDING, Role.HEAD))
+    alone = replace(model, parts=own, layers=model.draft_layers, draft_parts=(), draft_layers=())
+    whole = Stage(layers=range(1_000_000))
+    return weights_on_rank(alone, weights.recipe or recipe_for(weights.format, model), spread, whole).created.as_step(
+        "W_d", "weights of the draft layers on one GPU"
+    )
 
 
 def _refusal(refused: tuple[Refused, ...]) -> Refusal:
