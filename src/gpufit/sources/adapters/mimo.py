@@ -19,6 +19,8 @@ def read(config: Config) -> Decoder:
     bias = config.flag("attention_bias", default=True)
     llama_shape(d, bias=bias)
     extra = draft_layers(d, "num_nextn_predict_layers")
+    if not extra:
+        return d
     with drafting(d):
         at = "mtp_layers.{i}"
         d.full(extra)

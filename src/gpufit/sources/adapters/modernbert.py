@@ -25,7 +25,8 @@ def read(config: Config) -> Decoder:
     out_proj(d, "layers.{i}.attn.Wo", bias=attention)
     fused_gate_up(d, "layers.{i}.mlp.Wi", intermediate, bias=mlp)
     down(d, "layers.{i}.mlp.Wo", intermediate, bias=mlp)
-    d.norm("attention norm", "layers.{i}.attn_norm", layers=list(d.all)[1:], bias=norm)
+    if later := list(d.all)[1:]:
+        d.norm("attention norm", "layers.{i}.attn_norm", layers=later, bias=norm)
     d.norm("MLP norm", "layers.{i}.mlp_norm", layers=d.all, bias=norm)
     d.norm("final norm", "final_norm", bias=norm)
     if top == "bare":

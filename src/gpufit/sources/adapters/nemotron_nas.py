@@ -86,7 +86,8 @@ def _attention(d: Decoder, halves: list[Config]) -> None:
         matrix = "layers.{i}.self_attn.linear_attn"
         d.linear("attention as one matrix", Role.ATTENTION, matrix, d.hidden, d.hidden, layers=linear, shard=Shard.REPLICATED)
     d.layer(NoCache(), sorted(linear + none))
-    d.norm(*PRE_NORMS_AT[0], layers=[i for i in d.all if i not in none])
+    if with_norm := [i for i in d.all if i not in none]:
+        d.norm(*PRE_NORMS_AT[0], layers=with_norm)
 
 
 def _mlp(d: Decoder, halves: list[Config]) -> None:
@@ -103,7 +104,8 @@ def _mlp(d: Decoder, halves: list[Config]) -> None:
         )
     for (size, origin), at in sorted(by_width.items()):
         d.mlp(at, d.config.item(size, f"block_configs.ffn.{origin}", symbol="I", label="MLP width"))
-    d.norm(*PRE_NORMS_AT[1], layers=[i for i in d.all if i not in none])
+    if with_norm := [i for i in d.all if i not in none]:
+        d.norm(*PRE_NORMS_AT[1], layers=with_norm)
 
 
 def _width(d: Decoder, half: Config) -> tuple[int, str]:
