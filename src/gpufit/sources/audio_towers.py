@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpufit.model import Role, Shard
-from gpufit.quantity import Q
+from gpufit.quantity import Q, ceil_div
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.patterns import class_defaults
@@ -22,9 +22,14 @@ VOXTRAL = class_defaults(
     "VoxtralEncoderConfig (transformers 5.24.0)", hidden_size=1280, num_hidden_layers=32, intermediate_size=5120, num_mel_bins=128,
     max_source_positions=1500,
 )  # fmt: skip
+QWEN3_OMNI = class_defaults(
+    "Qwen3OmniMoeAudioEncoderConfig (transformers 5.24.0)", d_model=1280, encoder_layers=32, encoder_ffn_dim=5120, num_mel_bins=128,
+    downsample_hidden_size=480, output_dim=3584,
+)  # fmt: skip
 UNUSED = (
     "encoder_attention_heads", "num_attention_heads", "num_key_value_heads", "head_dim", "decoder_layers", "decoder_attention_heads",
     "decoder_ffn_dim", "max_target_positions", "vocab_size", "num_hidden_layers", "mask_time_min_masks", "mask_feature_min_masks",
+    "n_window", "n_window_infer", "conv_chunksize", "max_source_positions",
 )  # fmt: skip
 
 
@@ -37,6 +42,7 @@ def whisper_encoder(
     split: bool = True,
     positions: bool = True,
     label: str = "audio ",
+    last_norm: str = "layer_norm",
 ) -> Tower:
     """Two convolutions of kernel 3, learned positions, and pre-norm blocks whose keys have no bias; a last norm.
 
@@ -55,8 +61,34 @@ def whisper_encoder(
     t.norms("self_attn_layer_norm", "final_layer_norm", bias=True)
     t.attention(bias=True, key_bias=False)
     t.mlp(inner, "", ("fc1", "fc2"))
-    t.norm("last norm", "layer_norm", bias=True)
+    t.norm("last norm", last_norm, bias=True)
     return t
+
+
+def omni_encoder(d: Decoder, a: Config, prefix: str) -> None:
+    """The audio tower of Qwen3-Omni: three strided convolutions over mel bins and frames, Whisper-like blocks, a two-layer output."""
+    a.fall_back(QWEN3_OMNI)
+    width = width_of(a, "d_model", letter="a")
+    inner = inner_of(a, "encoder_ffn_dim", letter="a")
+    mels = a.count("num_mel_bins", symbol="n_mel", label="mel bins")
+    channels = a.count("downsample_hidden_size", symbol="c_a", label="audio channels")
+    out = a.count("output_dim", symbol="H_ao", label="audio output width")
+    t = Tower(
+        decoder=d, role=Role.AUDIO, prefix=prefix, width=width, depth=depth_of(a, "encoder_layers", letter="a"), block="layers.{e}.",
+        label="audio ",
+    )  # fmt: skip
+    bands = mels
+    for i, points in enumerate((9 * channels, 9 * channels * channels, 9 * channels * channels), 1):
+        t.part(f"conv2d{i}", f"conv2d{i}", points)
+        t.part(f"conv2d{i} bias", f"conv2d{i}.bias", channels)
+        bands = ceil_div(bands, 2)
+    t.matrix("conv out", "conv_out", width, channels * bands)
+    t.norms("self_attn_layer_norm", "final_layer_norm", bias=True)
+    t.attention()
+    t.mlp(inner, "", ("fc1", "fc2"))
+    t.norm("last norm", "ln_post", bias=True)
+    t.matrix("output 1", "proj1", width, width, bias=True, role=Role.PROJECTOR)
+    t.matrix("output 2", "proj2", out, width, bias=True, role=Role.PROJECTOR)
 
 
 def source_positions(a: Config) -> Q:

@@ -59,12 +59,18 @@ def qwen2(d: Decoder, v: Config, prefix: str) -> Tower:
     return t
 
 
-def qwen2_5(d: Decoder, v: Config, prefix: str) -> Tower:
-    """The tower of Qwen2.5-VL: RMS norms, gated MLPs with bias, a two-layer merger to `out_hidden_size`."""
+def qwen2_5(d: Decoder, v: Config, prefix: str, *, fused: bool = True) -> Tower:
+    """The tower of Qwen2.5-VL: RMS norms, gated MLPs with bias, a two-layer merger to `out_hidden_size`.
+
+    `fused` False: queries, keys and values have projections of their own (Qwen2.5-Omni).
+    """
     t = _opened(d, v, prefix, QWEN2_5, "hidden_size")
     t.patches("patch_embed.proj", _points(v), bias=False)
     t.norms("norm1", "norm2", bias=False)
-    t.qkv()
+    if fused:
+        t.qkv()
+    else:
+        t.attention("attn", ("q", "k", "v", "proj"))
     t.mlp(inner_of(v, "intermediate_size"), names=("gate_proj", "up_proj", "down_proj"))
     _merger(d, v, t, v.count("out_hidden_size", symbol="H_vo", label="tower output width"), norm_bias=False)
     return t
@@ -78,8 +84,15 @@ def _merger(d: Decoder, v: Config, t: Tower, out: Q, *, norm_bias: bool) -> None
     p.matrix("out", "mlp.2", out, inner, bias=True, shard=Shard.ROW)
 
 
-def qwen3(d: Decoder, v: Config, prefix: str) -> Tower:
-    """The tower of Qwen3-VL and Qwen3.5: learned positions, and beside the merger one more for each deepstack layer."""
+VL_MERGER = ("norm", "linear_fc1", "linear_fc2", "deepstack_merger_list")
+OMNI_MERGER = ("ln_q", "mlp.0", "mlp.2", "merger_list")
+
+
+def qwen3(d: Decoder, v: Config, prefix: str, *, names: tuple[str, str, str, str] = VL_MERGER) -> Tower:
+    """The tower of Qwen3-VL, Qwen3-Omni and Qwen3.5: learned positions, and beside the merger one more for each deepstack layer.
+
+    `names` are the merger's norm, its two matrices, and the list of deepstack mergers.
+    """
     t = _opened(d, v, prefix, QWEN3, "hidden_size")
     t.patches("patch_embed.proj", _points(v), bias=True)
     t.part("positions", "pos_embed", v.count("num_position_embeddings", symbol="n_pv", label="tower positions"), t.width)
@@ -89,9 +102,9 @@ def qwen3(d: Decoder, v: Config, prefix: str) -> Tower:
     out = v.count("out_hidden_size", symbol="H_vo", label="tower output width")
     inner = _merged(v) * t.width
     p = projector(d, prefix + "merger.", t.width, "merger ")
-    p.norm("norm", "norm", bias=True)
-    p.matrix("in", "linear_fc1", inner, inner, bias=True, shard=Shard.COLUMN)
-    p.matrix("out", "linear_fc2", out, inner, bias=True, shard=Shard.ROW)
+    p.norm("norm", names[0], bias=True)
+    p.matrix("in", names[1], inner, inner, bias=True, shard=Shard.COLUMN)
+    p.matrix("out", names[2], out, inner, bias=True, shard=Shard.ROW)
     if "deepstack_visual_indexes" not in v.data:
         v.fall_back({"deepstack_visual_indexes": DEEPSTACK})
     stacked = v.items("deepstack_visual_indexes") or []
@@ -103,12 +116,12 @@ def qwen3(d: Decoder, v: Config, prefix: str) -> Tower:
             prefix=prefix,
             width=t.width,
             depth=number,
-            block="deepstack_merger_list.{e}.",
+            block=f"{names[3]}.{{e}}.",
             label="deepstack ",
         )
-        s.norm("norm", "norm", inner, bias=True, each=True)
-        s.matrix("in", "linear_fc1", inner, inner, bias=True, each=True, shard=Shard.COLUMN)
-        s.matrix("out", "linear_fc2", out, inner, bias=True, each=True, shard=Shard.ROW)
+        s.norm("norm", names[0], inner, bias=True, each=True)
+        s.matrix("in", names[1], inner, inner, bias=True, each=True, shard=Shard.COLUMN)
+        s.matrix("out", names[2], out, inner, bias=True, each=True, shard=Shard.ROW)
     return t
 
 
