@@ -34,9 +34,9 @@ CAPABILITIES = {
 
 CAUSES = {
     "moonshotai--Kimi-K2-Thinking": "the abridged config lacks topk_method, so the records have no score correction; published files do",
-    "mistralai--Mistral-Small-3.1-24B-Instruct-2503": "transformers 5 ties by default; the published file holds a head, at which vLLM unties",
+    "mistralai--Mistral-Small-3.1-24B-Instruct-2503": "tied by default in transformers 5; the published file has a head, so vLLM unties",
     "RedHatAI--DeepSeek-V4-Flash-NVFP4-FP8": "vLLM 0.33 asks the config for experts named w1 to w3, finds none and makes room for bf16",
-    "zai-org--GLM-4.1V-9B-Thinking": "the flat config's attention_bias does not reach vLLM's text config; the published file holds the biases",
+    "zai-org--GLM-4.1V-9B-Thinking": "the flat config's attention_bias does not reach vLLM's text config; files have the biases",
 }
 """Differences that are understood and left as they are."""
 

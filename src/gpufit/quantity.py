@@ -138,6 +138,10 @@ class Q:
             raise UnitError(f"{self!r} already has a unit and cannot be read as {to.text}")
         return Q(self.value, to, self.op, self.args, self.symbol, self.name, self.origin, self.note)
 
+    def count(self) -> Q:
+        """The same number without its unit, where unlike things are counted alike (rows of a buffer that holds tokens)."""
+        return self if self.unit is NUMBER else Q(self.value, NUMBER, "same", (self,))
+
     def __add__(self, other: Q | int) -> Q:
         right = _wrapped(other)
         _same_unit("add", self, right)

@@ -45,20 +45,26 @@ class Asked:
     pipeline_parallel_size: o.PipelineParallel = None
     min_concurrency: o.MinConcurrency = 8
     engine: Annotated[str, _value("arithmetic, vllm or vllm@VERSION (0.11 to 0.33).", "ENGINE", "--engine")] = "arithmetic"
-    data_parallel_size: Annotated[int | None, _value("vLLM: data parallel ranks of a replica.", "N", "--data-parallel-size", "--dp")] = None
-    enable_expert_parallel: Annotated[bool, _flag("vLLM: keep experts whole, dealt out over ranks.", "--enable-expert-parallel")] = False
+    data_parallel_size: Annotated[
+        int | None, _value("vLLM: data parallel ranks of a replica.", "N", "--data-parallel-size", "--dp")
+    ] = None
+    enable_expert_parallel: Annotated[
+        bool, _flag("vLLM: keep experts whole, dealt out over ranks.", "--enable-expert-parallel")
+    ] = False
     decode_context_parallel_size: Annotated[
         int | None, _value("vLLM: split the tokens of the cache over ranks.", "N", "--decode-context-parallel-size", "--dcp")
     ] = None
     max_num_batched_tokens: Annotated[int | None, _value("vLLM: tokens in one batch.", "N", "--max-num-batched-tokens")] = None
     max_num_seqs: Annotated[int | None, _value("vLLM: sequences in one batch.", "N", "--max-num-seqs")] = None
     block_size: Annotated[int | None, _value("vLLM: tokens in one block.", "N", "--block-size")] = None
-    kv_cache_memory_bytes: Annotated[int | None, _value("vLLM: memory of the cache, in place of a share.", "BYTES", "--kv-cache-memory-bytes")] = (
-        None
-    )
+    kv_cache_memory_bytes: Annotated[
+        int | None, _value("vLLM: bytes of cache, not a share.", "BYTES", "--kv-cache-memory-bytes")
+    ] = None
     enforce_eager: Annotated[bool, _flag("vLLM: no CUDA graphs.", "--enforce-eager")] = False
     no_enable_prefix_caching: Annotated[bool, _flag("vLLM: no prefix caching.", "--no-enable-prefix-caching")] = False
-    speculative_config: Annotated[str | None, _value("vLLM: speculative decoding, as its JSON.", "JSON", "--speculative-config")] = None
+    speculative_config: Annotated[
+        str | None, _value("vLLM: speculative decoding, as its JSON.", "JSON", "--speculative-config")
+    ] = None
     max_loras: Annotated[int | None, _value("vLLM: LoRA adapters held at once.", "N", "--max-loras")] = None
     max_lora_rank: Annotated[int | None, _value("vLLM: largest LoRA rank.", "N", "--max-lora-rank")] = None
     language_model_only: Annotated[bool, _flag("vLLM: do not load vision and audio towers.", "--language-model-only")] = False

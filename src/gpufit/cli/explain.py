@@ -24,7 +24,9 @@ Examples:
 @asks
 def command(
     asked: Asked,
-    model: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="Catalogue name, ORG/NAME, folder, config.json or -.")] = None,
+    model: Annotated[
+        str | None, typer.Argument(metavar="[MODEL]", help="Catalogue name, ORG/NAME, folder, config.json or -.")
+    ] = None,
     step: Annotated[str | None, typer.Option("--step", metavar="NAME", help="Show one value with its parents.")] = None,
 ) -> None:
     """Asks the same question as fit and prints how its answer came about."""

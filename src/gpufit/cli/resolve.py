@@ -13,9 +13,9 @@ def models_named(names: list[str] | None, *, offline: bool, assume_dense: bool, 
         return all_models()
     found = []
     for name in dict.fromkeys(names):
-        model = find_model(name)
+        model = None if exact else find_model(name)
         if model is None:
-            # The Hub, folders and files are only loaded when the catalogue does not know the name.
+            # The Hub, folders and files are only loaded when the catalogue does not know the name, or is not exact enough.
             from gpufit.sources.resolve import resolve_model
 
             model = resolve_model(name, offline=offline, exact=exact, assume_dense=assume_dense)

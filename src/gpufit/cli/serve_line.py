@@ -114,7 +114,8 @@ def pasted(asked: Asked, words: list[str]) -> Pasted:
             if dtype != "auto":
                 notes.append(f"--dtype {text}: the checkpoint's own format is sized; unquantised weights take 16 bit either way")
         elif flag in _OTHER_REPOSITORY:
-            raise UsageError(f"{flag} changes what is loaded in a way that is not sized", hint="leave it out, or name the format with --weights")
+            what = f"{flag} changes what is loaded in a way that is not sized"
+            raise UsageError(what, hint="leave it out, or name the format with --weights")
         elif flag in _INERT:
             if flag not in _INERT_SWITCHES and not equals and rest and not rest[0].startswith("-"):
                 rest.pop(0)

@@ -8,21 +8,34 @@ from rich.console import Console
 from rich.text import Text
 
 from gpufit.derivation import Step, number_text, with_thousands
+from gpufit.quantity import Number
 from gpufit.report.console import console, heading
 from gpufit.report.fit_table import hardware_line
 from gpufit.sizing.trail import Trail
 
-_UNITS = {"1": "", "token/sequence": "tokens", "sequence": "sequences", "token": "tokens", "block": "blocks"}
+_UNITS = {
+    "1": "",
+    "token/sequence": "tokens",
+    "sequence": "sequences",
+    "token": "tokens",
+    "block": "blocks",
+    "token/block": "tokens/block",
+    "block/sequence": "blocks/sequence",
+    "1/sequence": "per sequence",
+    "sequence/token": "sequences/token",
+}
 
 
-def unit_text(unit: str) -> str:
-    """The unit as printed behind a value; plain counts have none."""
-    return _UNITS.get(unit, unit)
+def unit_text(unit: str, value: Number) -> str:
+    """The unit as printed behind a value; plain counts have none, and one of a thing is singular."""
+    text = _UNITS.get(unit, unit)
+    first, slash, rest = text.partition("/")
+    return first.removesuffix("s") + slash + rest if value == 1 else text
 
 
 def value_text(step: Step) -> str:
     """A value with its unit."""
-    return f"{number_text(step.value, thousands=True)} {unit_text(step.unit)}".rstrip()
+    return f"{number_text(step.value, thousands=True)} {unit_text(step.unit, step.value)}".rstrip()
 
 
 def print_steps(trail: Trail, steps: Iterable[Step]) -> None:

@@ -27,7 +27,8 @@ class KindCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheCost:
-    """The cost of one model's cache. `growing` is what a token costs past every window. `per_sequence` pairs contexts (token/sequence) with B/sequence of the whole model."""
+    """The cost of one model's cache. `growing` is what a token costs past every window.
+    `per_sequence` pairs contexts (token/sequence) with B/sequence of the whole model."""
 
     model: Model
     cache: CacheFormat

@@ -23,7 +23,8 @@ def published_weights(model: Model) -> WeightChoice:
     """The checkpoint as published.
 
     With a recipe the bytes are the sum over parts, each in its stored format; an unquantised checkpoint is parameters x bytes. Without
-    either, the size that the file list or index gave; without that, the format in general, as an assumption. Draft (multi-token-prediction) layers are not loaded and not counted.
+    either, the size that the file list or index gave; without that, the format in general, as an assumption. Draft
+    (multi-token-prediction) layers are not loaded and not counted.
     """
     known = model.published
     if known.recipe is not None:
@@ -40,7 +41,9 @@ def published_weights(model: Model) -> WeightChoice:
     generic = WEIGHT_FORMATS.get(known.format)
     if generic is not None:
         said = f"{known.detail or known.format}: taken as {generic.source}, embedding and output head at 16 bit"
-        return WeightChoice(format=known.format, bytes=_quantised_bytes(model, generic), published=True, note=known.detail, assumption=said)
+        return WeightChoice(
+            format=known.format, bytes=_quantised_bytes(model, generic), published=True, note=known.detail, assumption=said
+        )
     raise UsageError(
         f"{model.id}: the bytes of its published format ({known.format}) are not known",
         hint="name a format, as in --weights bf16",

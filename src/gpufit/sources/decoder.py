@@ -59,7 +59,15 @@ class Decoder:
         if indices:
             self.groups.append(LayerGroup(kind=kind, indices=indices))
 
-    def full(self, layers: Layers, *, heads: Q | None = None, kv_heads: Q | None = None, head_dim: Q | None = None, value_dim: Q | None = None) -> None:
+    def full(
+        self,
+        layers: Layers,
+        *,
+        heads: Q | None = None,
+        kv_heads: Q | None = None,
+        head_dim: Q | None = None,
+        value_dim: Q | None = None,
+    ) -> None:
         """Full-attention layers with the model's own heads, or others for these layers."""
         self.layer(
             Full(
@@ -125,7 +133,9 @@ class Decoder:
         self.part(name, role, module, rows, columns, layers=at, copies=copies, shard=shard, heads=heads, linear=True, active=active)
         if bias:
             split = Shard.REPLICATED if shard is Shard.ROW else shard
-            self.part(f"{name} bias", role, module + ".bias", rows, layers=at, copies=copies, shard=split, heads=heads, active=active)
+            self.part(
+                f"{name} bias", role, module + ".bias", rows, layers=at, copies=copies, shard=split, heads=heads, active=active
+            )
 
     def embedding(self, *, module: str = "embed_tokens", head: str = "/lm_head", head_bias: bool = False) -> None:
         """Token embedding, and an output head of its own where it is not tied."""
@@ -176,7 +186,9 @@ class Decoder:
         self.linear("q_proj", a, f"{module}.{names[0]}", q_rows, self.hidden, layers=at, shard=Shard.COLUMN, bias=bias)
         self.linear("k_proj", a, f"{module}.{names[1]}", nk * d, self.hidden, layers=at, shard=Shard.KV_HEADS, heads=nk, bias=bias)
         if value_proj:
-            self.linear("v_proj", a, f"{module}.{names[2]}", nk * dv, self.hidden, layers=at, shard=Shard.KV_HEADS, heads=nk, bias=bias)
+            self.linear(
+                "v_proj", a, f"{module}.{names[2]}", nk * dv, self.hidden, layers=at, shard=Shard.KV_HEADS, heads=nk, bias=bias
+            )
         self.linear("o_proj", a, f"{module}.{names[3]}", self.hidden, nq * dv, layers=at, shard=Shard.ROW, bias=out_bias)
         if qk_norm == "head":
             self.norm("q_norm", f"{module}.q_norm", layers=at, size=d)
@@ -203,10 +215,16 @@ class Decoder:
             self.linear("q_b_proj", r, f"{module}.q_b_proj", heads * width, query_rank, layers=at, shard=Shard.COLUMN)
         if own:
             down = latent_rank + rope_dim
-            self.linear("kv_a_proj", r, f"{module}.kv_a_proj_with_mqa", down, self.hidden, layers=at, shard=Shard.REPLICATED, bias=bias)
+            self.linear(
+                "kv_a_proj", r, f"{module}.kv_a_proj_with_mqa", down, self.hidden, layers=at, shard=Shard.REPLICATED, bias=bias
+            )
             self.norm("kv_a_layernorm", f"{module}.kv_a_layernorm", layers=at, size=latent_rank)
-        self.linear("kv_b_proj", r, f"{module}.kv_b_proj", heads * (nope_dim + value_dim), latent_rank, layers=at, shard=Shard.COLUMN)
-        self.linear("o_proj", Role.ATTENTION, f"{module}.o_proj", self.hidden, heads * value_dim, layers=at, shard=Shard.ROW, bias=bias)
+        self.linear(
+            "kv_b_proj", r, f"{module}.kv_b_proj", heads * (nope_dim + value_dim), latent_rank, layers=at, shard=Shard.COLUMN
+        )
+        self.linear(
+            "o_proj", Role.ATTENTION, f"{module}.o_proj", self.hidden, heads * value_dim, layers=at, shard=Shard.ROW, bias=bias
+        )
         self.layer(kind or Latent(latent_rank=latent_rank, rope_dim=rope_dim, attention_heads=heads), at)
 
     def mlp(
@@ -230,9 +248,42 @@ class Decoder:
             return
         h = hidden or self.hidden
         if gated:
-            self.linear(f"{label}gate_proj", role, f"{module}.{names[0]}", intermediate, h, layers=at, shard=Shard.COLUMN, bias=bias, copies=copies, active=active)
-        self.linear(f"{label}up_proj", role, f"{module}.{names[1]}", intermediate, h, layers=at, shard=Shard.COLUMN, bias=bias, copies=copies, active=active)
-        self.linear(f"{label}down_proj", role, f"{module}.{names[2]}", h, intermediate, layers=at, shard=Shard.ROW, bias=bias, copies=copies, active=active)
+            self.linear(
+                f"{label}gate_proj",
+                role,
+                f"{module}.{names[0]}",
+                intermediate,
+                h,
+                layers=at,
+                shard=Shard.COLUMN,
+                bias=bias,
+                copies=copies,
+                active=active,
+            )
+        self.linear(
+            f"{label}up_proj",
+            role,
+            f"{module}.{names[1]}",
+            intermediate,
+            h,
+            layers=at,
+            shard=Shard.COLUMN,
+            bias=bias,
+            copies=copies,
+            active=active,
+        )
+        self.linear(
+            f"{label}down_proj",
+            role,
+            f"{module}.{names[2]}",
+            h,
+            intermediate,
+            layers=at,
+            shard=Shard.ROW,
+            bias=bias,
+            copies=copies,
+            active=active,
+        )
 
     def experts(
         self,
@@ -262,7 +313,15 @@ class Decoder:
         if router_bias:
             self.part("router bias", Role.ROUTER, f"{module}.{router}.bias", experts, layers=at)
         if score_correction:
-            self.part("router score correction", Role.ROUTER, f"{module}.{router}.e_score_correction_bias", experts, layers=at, dtype="fp32", buffer=True)
+            self.part(
+                "router score correction",
+                Role.ROUTER,
+                f"{module}.{router}.e_score_correction_bias",
+                experts,
+                layers=at,
+                dtype="fp32",
+                buffer=True,
+            )
         self.mlp(at, intermediate, gated=gated, bias=bias, module=f"{module}.experts.{{e}}", names=names, role=Role.ROUTED_EXPERTS,
                  label="expert ", copies=experts, active=(per_token, experts), hidden=hidden)  # fmt: skip
 
@@ -309,7 +368,9 @@ def open_decoder(
     config.ignore("tie_word_embeddings")
     limit = config.maybe(*CONTEXT_NAMES, symbol="n_max", label="context limit of the model", unit=TOKEN_PER_SEQUENCE)
     if limit is None and (stated := default("max_position_embeddings")) is not None:
-        limit = config.count(CONTEXT_NAMES[0], symbol="n_max", label="context limit of the model", default=stated, unit=TOKEN_PER_SEQUENCE)
+        limit = config.count(
+            CONTEXT_NAMES[0], symbol="n_max", label="context limit of the model", default=stated, unit=TOKEN_PER_SEQUENCE
+        )
     decoder = Decoder(
         config=config, hidden=hidden, num_layers=layers, vocab=vocab, prefix=prefix,
         tied=tied_by.flag("tie_word_embeddings", default=tie_default), max_context=limit,
@@ -323,6 +384,10 @@ def open_decoder(
         if dim is None and (stated := default("head_dim")) is not None:
             dim = config.count("head_dim", symbol="d", label="head dimension", default=stated)
         decoder.attention_heads = heads
-        decoder.kv_heads = kv if kv is not None else heads.because("no num_key_value_heads: every attention head has its own").as_step("n_kv", "KV heads")
+        decoder.kv_heads = (
+            kv
+            if kv is not None
+            else heads.because("no num_key_value_heads: every attention head has its own").as_step("n_kv", "KV heads")
+        )
         decoder.head_dim = dim if dim is not None else (hidden // heads).as_step("d", "head dimension")
     return decoder

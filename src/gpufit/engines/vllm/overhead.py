@@ -35,14 +35,9 @@ def stated(gib: Q) -> Overhead:
     return Overhead(likely=gib, low=gib, high=gib, stated=True)
 
 
-def _count(q: Q) -> Q:
-    """The same number without its unit: rows of a table and tokens of a buffer are counted alike."""
-    return q if q.unit is NUMBER else q / fact(1, q.unit, symbol="one", name="one", origin="counted without its unit")
-
-
 def estimated(model: Model, plan: CachePlan, tp: Q, *, eager: bool, graphs_counted: bool) -> Overhead:
     """The overhead of a server that runs this plan on one GPU."""
-    sequences, tokens = _count(plan.batch.sequences), _count(plan.batch.tokens)
+    sequences, tokens = plan.batch.sequences.count(), plan.batch.tokens.count()
     exact = [*_sampler_state(model, sequences), *_block_tables(plan, sequences, tokens)]
     activation = largest(_forward(model, tokens, tp), _sampling(model, sequences)).as_step("O_a", "activation peak of one batch")
     graphs = _graphs(eager=eager or not graphs_counted)
@@ -68,7 +63,7 @@ def _block_tables(plan: CachePlan, sequences: Q, tokens: Q) -> list[Q]:
         return []
     block = int(plan.block_size)
     multiple = 128 // gcd(128, block) if block else 128
-    width = ceil_div(ceil_div(_count(plan.context), max(block, 1)), multiple) * multiple
+    width = ceil_div(ceil_div(plan.context.count(), max(block, 1)), multiple) * multiple
     groups = fact(len(plan.groups), NUMBER, symbol="n_g", name="groups of layers", origin="the cache plan")
     tables = groups * (2 * sequences * width * _FOUR + tokens * Q(8, BYTE, "const"))
     return [tables.as_step("O_t", "block tables and slot mappings")]

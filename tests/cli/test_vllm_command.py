@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from support import calculate, gpufit, gpufit_json
 
-
 VLLM = ("--engine", "vllm")
 
 
