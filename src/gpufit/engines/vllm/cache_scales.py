@@ -21,7 +21,9 @@ def cache_scale_bytes(model: Model, stage: Stage) -> list[Q]:
     layers = {i for g in model.layers if g.kind.kind in kinds for i in g.indices if stage.whole or i in stage.layers}
     if not layers:
         return []
-    count = fact(len(layers), NUMBER, symbol="L_a", name="attention layers with cache scales", origin=f"{model.slug}: kinds of its layers")
+    count = fact(
+        len(layers), NUMBER, symbol="L_a", name="attention layers with cache scales", origin=f"{model.slug}: kinds of its layers"
+    )
     return [(count * each).as_step("W_k", "scales of the KV cache")]
 
 

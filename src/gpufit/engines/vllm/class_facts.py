@@ -5,20 +5,13 @@ All of vLLM 0.33.0, model_executor/models, as its planner's weights per rank con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import cache
 
-from gpufit.engines.vllm.linear_weights import sixteen_bit
 from gpufit.engines.vllm.weight_shards import Spread
-from gpufit.formats.microscaling import Microscaled
-from gpufit.formats.recipe import ByModule
-from gpufit.formats.tensor import Plain, TensorFormat
 from gpufit.layers.kda import Kda
-from gpufit.layers.mamba1 import Mamba1
-from gpufit.layers.mamba2 import Mamba2
-from gpufit.model import TOWERS, Model, Role, Shard, WeightPart
-from gpufit.quantity import BYTE, NUMBER, Q, ceil_div, fact, round_up
+from gpufit.model import Model, Role, Shard, WeightPart
+from gpufit.quantity import NUMBER, Q, ceil_div, fact, round_up
 
 _BARE_DECODERS = ("LlamaModel", "MistralModel", "Qwen2Model", "Gemma2Model")
 """Architectures without an output head that vLLM runs with the language model's class, head and all (registry.py)."""
@@ -30,28 +23,6 @@ _TRANSFORMERS_BACKEND = (
 
 _TOWER_BUFFERS = ("model.vision_tower.std_bias", "model.vision_tower.std_scale")
 """Published as tensors of Gemma 4's tower, but buffers of vLLM's class (gemma4_mm.py)."""
-
-_FUSED_IN_FILE = {
-    "qkv_proj": 3, "query_key_value": 3, "W_pack": 3, "Wqkv": 3, "wqkv": 3, "c_attn": 3, "qkv": 3, "gate_up_proj": 2, "in_proj_qkv": 3,
-}  # fmt: skip
-"""Modules that files hold fused already, and the parts that vLLM counts in them (QKVParallelLinear, MergedColumnParallelLinear)."""
-
-
-def partitions(model: Model, parts: Sequence[WeightPart], tp: Q) -> Q:
-    """How many parts vLLM counts in the module that it makes of these: each brings scalar scales of its own."""
-    count = sum(_counted(model, p, tp) for p in parts)
-    return fact(count, NUMBER, symbol="m", name="parts fused in one module", origin="vLLM 0.33.0: output sizes of the fused module")
-
-
-def _counted(model: Model, part: WeightPart, tp: Q) -> int:
-    last = part.module.rpartition(".")[2]
-    if last == "in_proj" and part.role is Role.STATE:
-        for kind in (g.kind for g in model.layers):
-            if isinstance(kind, Mamba2):  # z, x, B, C and the step sizes; one part where groups are copied (mamba_mixer2.py)
-                return 5 if int(kind.groups) % int(tp) == 0 else 1
-            if isinstance(kind, Mamba1):
-                return 2
-    return _FUSED_IN_FILE.get(last, 1)
 
 
 def class_parts(model: Model, spread: Spread) -> Iterator[WeightPart]:
@@ -70,6 +41,8 @@ def class_parts(model: Model, spread: Spread) -> Iterator[WeightPart]:
             part = replace(part, shard=Shard.REPLICATED)
         elif part.module.endswith(".attn.attn_sink"):
             part = _padded_sinks(part, tp)
+        elif part.role is Role.ROUTER and model.family == "nemotron_h" and part.columns is not None and not _router_kernels(spread):
+            part = replace(part, dtype="fp32")
         elif part.role in whole:
             part = replace(part, shard=Shard.REPLICATED)
         elif part.role is Role.SHARED_EXPERTS and model.family == "deepseek_v4" and model.published.method == "fp8":
@@ -80,37 +53,6 @@ def class_parts(model: Model, spread: Spread) -> Iterator[WeightPart]:
     yield from _key_biases(model)
     yield from _second_embedding(model)
     yield from _aligned_mixers(model, tp)
-
-
-def format_here(model: Model, part: WeightPart, published: TensorFormat) -> TensorFormat:
-    """The format in which vLLM creates a part whose file has `published`.
-
-    The indexer's key projection is one module with its head weights, and that is not quantised (models/deepseek_v32). FP8 lists are
-    taken name by name, so that a whole tower named in one keeps nothing at 16 bit (quantization/fp8.py, "exact"; Mistral 3 names its
-    tower so). Weight-only NVFP4 of modelopt makes room for an input scale all the same, at 16 bit (modelopt.py _DropInputScale).
-    """
-    if part.role is Role.INDEXER and part.module.endswith(".wk"):
-        return sixteen_bit(model.dtype)
-    if isinstance(published, Plain) and _listed_by_tree(model, part):
-        recipe = model.published.recipe
-        return recipe.default if isinstance(recipe, ByModule) and recipe.default is not None else published
-    if isinstance(published, Microscaled) and model.published.method.startswith("modelopt"):
-        return _weight_only(published)
-    return published
-
-
-def _listed_by_tree(model: Model, part: WeightPart) -> bool:
-    return (
-        model.published.method == "fp8" and model.family == "mistral3" and part.role in TOWERS and not part.module.endswith("merging_layer")
-    )
-
-
-@cache
-def _weight_only(form: Microscaled) -> Microscaled:
-    if form.extra is None or int(form.extra) != 4:
-        return form
-    scale = fact(4 + 2, BYTE, symbol="z_t", name="global scale and unused input scale", origin="vLLM 0.33.0, modelopt.py W4A16_NVFP4")
-    return replace(form, extra=scale)
 
 
 def has_output_head(model: Model) -> bool:
@@ -143,7 +85,13 @@ def _head_of_bare(model: Model) -> Iterator[WeightPart]:
     rows = model.extras.get("head_rows")
     if rows is not None and model.architecture in _BARE_DECODERS:
         yield WeightPart(
-            name="output head", role=Role.HEAD, module="lm_head", rows=rows, columns=model.hidden_size, shard=Shard.VOCAB, linear=True
+            name="output head",
+            role=Role.HEAD,
+            module="lm_head",
+            rows=rows,
+            columns=model.hidden_size,
+            shard=Shard.VOCAB,
+            linear=True,
         )
 
 
@@ -202,7 +150,9 @@ def _without_poolers(model: Model) -> Iterator[WeightPart]:
         if not (model.architecture in _POOLED_BY_VLLM and left_out):
             yield part
     if model.architecture == "BertForMaskedLM" and model.vocab_size is not None:
-        yield WeightPart(name="output head", role=Role.HEAD, module="mlm_head.decoder", rows=model.vocab_size, columns=model.hidden_size)
+        yield WeightPart(
+            name="output head", role=Role.HEAD, module="mlm_head.decoder", rows=model.vocab_size, columns=model.hidden_size
+        )
 
 
 def _after_last_used(model: Model, part: WeightPart) -> bool:
@@ -219,12 +169,11 @@ def _second_embedding(model: Model) -> Iterator[WeightPart]:
             yield replace(part, name=f"{part.name}, made twice")
 
 
-_WHOLE_SHARED = frozenset(
-    """
-    deepseek_v2 deepseek_v3 deepseek_v32 deepseek_v4 glm_moe_dsa kimi_k2 kimi_k25 kimi_vl kimi_k3 kimi_linear mistral4 axk1 qwen3_next
-    qwen3_5_moe qwen3_5_moe_text llama4 llama4_text nemotron_h pangu_ultra_moe
-    """.split()
-)
+_WHOLE_SHARED = frozenset([
+    "deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v4", "glm_moe_dsa", "kimi_k2", "kimi_k25", "kimi_vl", "kimi_k3",
+    "kimi_linear", "mistral4", "axk1", "qwen3_next", "qwen3_5_moe", "qwen3_5_moe_text", "llama4", "llama4_text", "nemotron_h",
+    "pangu_ultra_moe",
+])  # fmt: skip
 """Families whose shared experts stand whole on every rank of a sequence-parallel mixture; the others split them all the same."""
 
 _WHOLE_DENSE = frozenset(["deepseek_v32", "glm_moe_dsa", "kimi_k3"])
@@ -236,7 +185,13 @@ def _whole_roles(model: Model) -> tuple[Role, ...]:
     return (*shared, Role.MLP) if model.family in _WHOLE_DENSE else shared
 
 
-_BLOCK = fact(128, NUMBER, symbol="g_n", name="edge of a scale block", origin="vLLM 0.33.0, models/deepseek_v4: shared experts in whole blocks")
+_BLOCK = fact(
+    128,
+    NUMBER,
+    symbol="g_n",
+    name="edge of a scale block",
+    origin="vLLM 0.33.0, models/deepseek_v4: shared experts in whole blocks",
+)
 
 
 def _whole_block_shares(part: WeightPart, tp: Q) -> WeightPart:
@@ -250,3 +205,8 @@ def _whole_block_shares(part: WeightPart, tp: Q) -> WeightPart:
     if part.shard is Shard.ROW and part.columns is not None:
         return replace(part, columns=padded(part.columns))
     return part
+
+
+def _router_kernels(spread: Spread) -> bool:
+    """Whether the device has router kernels that compute in fp32 from 16-bit weights (router/gate_linear.py force_fp32_compute)."""
+    return spread.capability == 90 or spread.capability // 10 == 10

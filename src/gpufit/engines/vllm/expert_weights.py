@@ -7,7 +7,7 @@ kernel runs depends on the device. Source: vLLM 0.33.0, layers/fused_moe/oracle 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 
 from gpufit.engines.vllm.linear_weights import BYTE_BITS, ELEMENT, FP32_SCALE, block_scale, not_loaded
@@ -25,7 +25,10 @@ _SIXTEEN = fact(2, BYTE, symbol="w16", name="bytes of one 16-bit value", origin=
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:
-    """The routed experts of one layer on one rank: `count` of them, `shards` up-side matrices (2 with a gate) of `width` x `hidden`."""
+    """The routed experts of one layer on one rank: `count` of them, `shards` up-side matrices (2 with a gate) of `width` x `hidden`.
+
+    `other_activation` tells families whose activation (GELU, SiTU) the preferred kernels do not run.
+    """
 
     count: Q
     shards: Q
@@ -33,6 +36,7 @@ class Experts:
     hidden: Q
     bias: bool
     method: str
+    other_activation: bool = False
 
     @property
     def up_rows(self) -> Q:
@@ -48,7 +52,7 @@ class Experts:
         return self.count * (self.up_rows + self.hidden) * _SIXTEEN
 
 
-def gathered(cuts: Sequence[Cut], method: str) -> Experts:
+def gathered(cuts: Sequence[Cut], method: str, family: str) -> Experts:
     """The experts of one layer from the parts that the checkpoint has for them (gate, up and down, or gate and up fused)."""
     up = [c for c in cuts if c.part.shard is Shard.COLUMN and c.columns is not None]
     down = next(c for c in cuts if c.part.shard is Shard.ROW and c.columns is not None)
@@ -61,6 +65,7 @@ def gathered(cuts: Sequence[Cut], method: str) -> Experts:
         hidden=down.rows,
         bias=any(c.columns is None for c in cuts),
         method=method,
+        other_activation=family.startswith(("gemma4", "kimi_k3")),
     )
 
 
@@ -76,17 +81,14 @@ def expert_bytes(form: TensorFormat, experts: Experts, spread: Spread) -> Q:
 def padded(form: TensorFormat, experts: Experts, spread: Spread) -> Experts:
     """The experts with their widths rounded up to what the kernel for this format and device takes."""
     width, hidden = experts.width, experts.hidden
-    if isinstance(form, Plain) and spread.capability // 10 == 10:
+    if isinstance(form, Plain) and spread.capability // 10 == 10 and not experts.other_activation:
         width = _up(width, 128, "FlashInfer TRTLLM kernels on SM100, oracle/unquantized.py")
+    elif isinstance(form, Microscaled) and form.word == "mxfp4" and spread.capability == 90 and not experts.other_activation:
+        width = _up(width, 64, "Triton and Humming kernels on SM90, oracle/mxfp4.py")
     elif isinstance(form, Microscaled) and form.word == "mxfp4":
-        if experts.method == "mxfp4" and experts.bias and spread.capability // 10 == 9:
-            width = _up(width, 64, "Triton kernels on SM90, oracle/mxfp4.py")
-        else:
-            width = _up(width, 128, "MXFP4 kernels (Marlin, TRTLLM), oracle/mxfp4.py")
-            hidden = _up(hidden, 256, "MXFP4 kernels (Marlin, TRTLLM), oracle/mxfp4.py")
-    return Experts(
-        count=experts.count, shards=experts.shards, width=width, hidden=hidden, bias=experts.bias, method=experts.method
-    )
+        width = _up(width, 128, "MXFP4 kernels (Marlin, TRTLLM), oracle/mxfp4.py")
+        hidden = _up(hidden, 256, "MXFP4 kernels (Marlin, TRTLLM), oracle/mxfp4.py")
+    return replace(experts, width=width, hidden=hidden)
 
 
 def _up(size: Q, multiple: int, why: str) -> Q:

@@ -43,16 +43,18 @@ def held(model: Model, stage: Stage, spread: Spread) -> Iterator[tuple[WeightPar
             yield part, ()
 
 
-_ALL_EVERYWHERE = frozenset(
-    """
-    qwen2_moe qwen3_moe qwen3_vl_moe qwen3_omni_moe jamba olmo_hybrid gpt_oss nemotron_h mixtral mamba mamba2 falcon_mamba dbrx falcon
-    bloom gpt2 gptj orion stablelm minicpm minicpm3 phimoe granitemoe granitemoehybrid granitemoeshared gemma gemma2 gemma3 gemma3_text
-    gemma3n gemma3n_text gemma4 gemma4_text gemma4_unified paligemma molmo zamba2 olmoe opt internlm2 cohere cohere2 chatglm
-    """.split()
-)
+_ALL_EVERYWHERE = frozenset([
+    "qwen2_moe", "qwen3_moe", "qwen3_vl_moe", "qwen3_omni_moe", "jamba", "olmo_hybrid", "gpt_oss", "nemotron_h", "mixtral",
+    "mamba", "mamba2", "falcon_mamba", "dbrx", "falcon", "bloom", "gpt2", "gptj", "orion", "stablelm", "minicpm", "minicpm3",
+    "phimoe", "granitemoe", "granitemoehybrid", "granitemoeshared", "gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n",
+    "gemma3n_text", "gemma4", "gemma4_text", "gemma4_unified", "paligemma", "molmo", "zamba2", "olmoe", "opt", "internlm2",
+    "cohere", "cohere2", "chatglm",
+])  # fmt: skip
 """Families whose class makes embedding, last norm and output head on every stage, whatever stage uses them."""
 
-_EMBEDDING_EVERYWHERE = frozenset("qwen3_next qwen3_5 qwen3_5_text qwen3_5_moe qwen3_5_moe_text lfm2 lfm2_moe lfm2_vl".split())
+_EMBEDDING_EVERYWHERE = frozenset([
+    "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "lfm2", "lfm2_moe", "lfm2_vl",
+])  # fmt: skip
 """Families that make the embedding on every stage, the last norm on the last."""
 
 _HEAD_EVERYWHERE = frozenset(["qwen3_next"])

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from gpufit.engines.vllm.cache_scales import cache_scale_bytes
-from gpufit.engines.vllm.class_facts import format_here, partitions, scores
+from gpufit.engines.vllm.class_facts import scores
+from gpufit.engines.vllm.class_formats import format_here, partitions
 from gpufit.engines.vllm.expert_weights import expert_bytes, gathered
 from gpufit.engines.vllm.linear_weights import fused_module, linear_bytes, sixteen_bit
 from gpufit.engines.vllm.stage_parts import Stage, held, layer_count
@@ -141,7 +142,7 @@ def _bytes(model: Model, module: _Module, spread: Spread) -> Q:
     """Bytes of one module in all its layers on one rank."""
     cuts = [cut(p, spread) for p in module.parts]
     if module.parts[0].role is Role.ROUTED_EXPERTS and module.parts[0].copies is not None:
-        each = expert_bytes(module.form, gathered(cuts, model.published.method), spread)
+        each = expert_bytes(module.form, gathered(cuts, model.published.method, model.family), spread)
     elif isinstance(module.form, Plain):
         each = total(c.elements() for c in cuts) * module.form.bytes_per_element
     else:
@@ -151,4 +152,3 @@ def _bytes(model: Model, module: _Module, spread: Spread) -> Q:
     if module.layers:
         each = layer_count(model, module.parts[0], module.layers) * each
     return each.as_step("W_p", f"{module.name}, {module.form.name}")
-
