@@ -27,6 +27,9 @@ from gpufit.sources.background import Overdue, in_time
 
 T = TypeVar("T")
 
+MOST_BODY = 64 << 20
+"""Bytes of one answer that are read at most: real ones stay below a few megabytes."""
+_FOREIGN = ("httpx", "httpx2", "httpcore", "httpcore2", "h11", "h2", "requests", "urllib3", "huggingface_hub", "http")
 CUT = "the connection was cut"
 RETRIED = (408, 429, 500, 502, 503, 504)
 
@@ -224,7 +227,7 @@ def _fetch(
     session = import_module("huggingface_hub.utils").get_session()
     with _opened(session, url, headers, silence) as (status, answered, chunks):
         skipped = span is not None and status == 200  # Range was ignored: the body begins at the file's start
-        most = limit
+        most = MOST_BODY if limit is None else limit
         if span is not None and status in (200, 206):
             most = span[1] if skipped else span[1] - span[0]
         parts: list[bytes] = []
@@ -236,19 +239,17 @@ def _fetch(
                 parts.append(chunk)
                 size += len(chunk)
                 received(len(chunk))
-                if most is not None and size >= most:
+                if size >= most:
                     break
         except Exception as error:
             fault = _as_fault(error, silence)
             if isinstance(fault, Fault) and fault.words == CUT:
                 raise Fault(f"its answer broke off after {size:,} bytes") from None
             raise
-    body = b"".join(parts)
-    if most is not None:
-        body = body[:most]
+    body = b"".join(parts)[:most]
     declared = answered.get("content-length", "")
     if declared.isdigit() and "content-encoding" not in answered:
-        expected = int(declared) if most is None else min(int(declared), most)
+        expected = min(int(declared), most)
         if len(body) < expected:
             raise Fault(f"its answer broke off after {len(body):,} of {expected:,} bytes")
     if skipped and span is not None:
@@ -322,4 +323,6 @@ def _as_fault(error: BaseException, silence: float) -> BaseException:
         return Fault(CUT)
     if "DecodingError" in names or "ContentDecodingError" in names:
         return Fault("its answer was garbled")
+    if type(error).__module__.partition(".")[0] in _FOREIGN:
+        return Fault(f"the request failed ({type(error).__name__})")
     return error
