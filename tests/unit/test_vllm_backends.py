@@ -103,6 +103,9 @@ def test_linear_biases_take_no_fp8_cache() -> None:
     assert int(plan(bloom).block_size) == 16
 
 
-def test_a_part_without_compute_capability_is_refused_not_guessed() -> None:
-    """No CUDA capability, no knowledge of vLLM's backends: the answer says so."""
-    assert "compute capability" in refused(llama_8b(), gpu="mi300x")
+def test_a_part_whose_backends_are_not_known_is_assumed_in_words_or_refused() -> None:
+    """Plain attention on another vendor's part is planned in blocks of 16 and says so; latent attention is refused."""
+    made = plan(llama_8b(), gpu="mi300x")
+    assert int(made.block_size) == 16
+    assert any("assumed" in note for note in made.notes)
+    assert "compute capability" in refused(deepseek_v3(), gpu="mi300x")

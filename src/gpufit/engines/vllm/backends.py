@@ -23,6 +23,10 @@ FP8_HEAD_512_PAGE = 64
 """Tokens in a page of its kernel for an fp8 cache with heads of 512 on compute capability 9 (flash_attn.py)."""
 
 
+ASSUMED = Backend(name="assumed", blocks=(16,), multiples=True, cache=frozenset({"auto", "float16", "bfloat16", "fp8", "fp8_e4m3"}))
+"""What plain attention is taken to get on a device that is not known: the default block, as on every CUDA device."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
     """What one layer asks of a backend. `block` is the size that the user chose, None for the backend's own.

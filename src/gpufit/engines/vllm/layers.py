@@ -10,13 +10,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from gpufit.engines.vllm.backends import Ask, NoBackend, choose, kernel_blocks, preferred_block, window_block
+from gpufit.engines.vllm.backends import ASSUMED, Ask, NoBackend, choose, kernel_blocks, preferred_block, window_block
 from gpufit.engines.vllm.compressed import LAYOUT, entry_specs, refusal, window_spec
 from gpufit.engines.vllm.constants import Backend, Constants
 from gpufit.engines.vllm.formats import NVFP4, PER_TOKEN_HEAD, TURBOQUANT, head_bytes, latent_bytes, quantised
 from gpufit.engines.vllm.settings import VllmSettings
 from gpufit.engines.vllm.specs import BLOCK_PER_SEQUENCE, TOKEN_PER_BLOCK, CacheSpec, LayerSpec, SpecKind
-from gpufit.engines.vllm.traits import Device, Traits
+from gpufit.engines.vllm.traits import UNKNOWN, Device, Traits
 from gpufit.layers.chunked import Chunked
 from gpufit.layers.compressed import Compressed, SlidingLatent
 from gpufit.layers.cross import Cross
@@ -191,6 +191,10 @@ def _backend(here: Setting, kind: object, ask: Ask) -> Backend:
         if ask.cache in NVFP4 and (ask.cache != "nvfp4" or here.device.major != 10):
             raise Unserved(f"sparse attention takes an nvfp4 cache only as nvfp4 on compute capability 10, not {ask.cache}")
         return own
+    if here.device is UNKNOWN:
+        if ask.cache not in ASSUMED.cache:
+            raise Unserved(f"whether this device takes a {ask.cache} cache is not known")
+        return ASSUMED
     chosen = choose(ask, here.device, here.constants)
     if isinstance(chosen, NoBackend):
         raise Unserved(f"no attention backend takes the {getattr(kind, 'title', 'attention')} layers ({chosen.text()})")

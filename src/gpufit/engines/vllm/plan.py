@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpufit.engines.vllm.backends import ASSUMED
 from gpufit.engines.vllm.blocks import Admission, blocks_per_request
 from gpufit.engines.vllm.constants import Constants
 from gpufit.engines.vllm.defaults import Batch, batch, cache_dtype, hybrid_manager, prefix_caching
@@ -12,8 +13,12 @@ from gpufit.engines.vllm.groups import Group, NoGroups, bytes_per_block, grouped
 from gpufit.engines.vllm.layers import Layers, Setting, Unserved, layers_of
 from gpufit.engines.vllm.refusals import Refused, refusals
 from gpufit.engines.vllm.settings import VllmSettings
-from gpufit.engines.vllm.traits import Traits, device_of, traits_of
+from gpufit.engines.vllm.traits import UNKNOWN, Traits, device_of, traits_of
 from gpufit.hardware import Gpu
+from gpufit.layers.chunked import Chunked
+from gpufit.layers.full import Full
+from gpufit.layers.none import NoCache, Shared
+from gpufit.layers.sliding import Sliding
 from gpufit.model import Model
 from gpufit.placement import stages
 from gpufit.quantity import BLOCK, SEQUENCE, TOKEN_PER_SEQUENCE, Q, fact, floor, least, unit
@@ -65,6 +70,8 @@ class NoPlan:
     refusals: tuple[Refused, ...]
 
 
+PLAIN_KINDS = (Full, Sliding, Chunked, Shared, NoCache)
+"""Layer kinds whose blocks are alike on every CUDA device."""
 _NO_BLOCKS = fact(0, unit(B=1, block=-1), symbol="b_b", name="bytes of one block", origin="this model keeps no cache")
 
 
@@ -84,8 +91,10 @@ def plan_cache(
         return NoPlan(refusals=refused)
     device = device_of(gpu)
     if device is None:
-        reason = f"the compute capability of {gpu.name} is not known, so neither are vLLM's attention backends on it"
-        return NoPlan(refusals=(Refused(reason=reason, option="--gpu", hint="an NVIDIA part of the catalogue"),))
+        if not all(type(g.kind) in PLAIN_KINDS for g in model.layers):
+            reason = f"the compute capability of {gpu.name} is not known, so neither is how vLLM lays out this model's layers on it"
+            return NoPlan(refusals=(Refused(reason=reason, option="--gpu", hint="an NVIDIA part of the catalogue"),))
+        device = UNKNOWN
     caching = prefix_caching(model, settings, constants, traits)
     here = Setting(
         model=model,
@@ -177,7 +186,7 @@ def _filled(
         hybrid=hybrid,
         backends=layers.backends,
         constants=constants,
-        notes=_notes(model, constants, traits),
+        notes=_notes(model, constants, traits, layers),
     )
 
 
@@ -240,8 +249,14 @@ def _in_doubles(exact: Q, concurrency: Q, context: Q) -> Q:
     return (exact - one).because("the server multiplies in double precision, which falls just short of this whole number")
 
 
-def _notes(model: Model, constants: Constants, traits: Traits) -> tuple[str, ...]:
+def _notes(model: Model, constants: Constants, traits: Traits, layers: Layers) -> tuple[str, ...]:
     notes = []
+    if ASSUMED.name in layers.backends:
+        notes.append(
+            "vLLM's attention backends on this device are not known: blocks of 16 tokens are assumed, as on every CUDA device"
+        )
+    if layers.packed and not constants.flag("packed_groups"):
+        notes.append(f"vLLM {constants.version} grouped this model's caches otherwise: expect a few percent more tokens")
     if not model.published.signed:
         notes.append(
             "the checkpoint's quantisation names no quantiser, so vLLM takes it for a plain checkpoint with a 16-bit cache"

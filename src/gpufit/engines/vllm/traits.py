@@ -29,6 +29,10 @@ class Device:
         return self.major, self.minor
 
 
+UNKNOWN = Device(major=0, minor=0)
+"""A device whose attention backends nobody read: another vendor's, or one that only its memory describes."""
+
+
 def device_of(gpu: Gpu) -> Device | None:
     """The CUDA device that a part is, or None where no compute capability is known."""
     if gpu.compute_capability is None:
