@@ -17,7 +17,7 @@ QWEN3_NEXT: dict[str, Any] = {
     "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256, "full_attention_interval": 4, "linear_num_key_heads": 16,
     "linear_num_value_heads": 32, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4,
     "num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512,
-    "decoder_sparse_step": 1, "mlp_only_layers": [], "torch_dtype": "bfloat16",
+    "decoder_sparse_step": 1, "mlp_only_layers": [], "torch_dtype": "bfloat16", "max_position_embeddings": 262144,
 }  # fmt: skip
 NEMOTRON: dict[str, Any] = {
     "model_type": "nemotron_h", "hidden_size": 2688, "num_hidden_layers": 52, "vocab_size": 131072, "num_attention_heads": 32,
@@ -42,6 +42,27 @@ QWEN3_5: dict[str, Any] = {
     },
 }  # fmt: skip
 
+JAMBA: dict[str, Any] = {"model_type": "jamba", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
+MAMBA2: dict[str, Any] = {"model_type": "mamba2", "hidden_size": 4096, "num_hidden_layers": 64, "num_heads": 128}
+KIMI_LINEAR: dict[str, Any] = {"model_type": "kimi_linear", "hidden_size": 2304, "num_hidden_layers": 27, "num_attention_heads": 32}
+BAILING_HYBRID: dict[str, Any] = {
+    "model_type": "bailing_hybrid",
+    "hidden_size": 2560,
+    "num_hidden_layers": 42,
+    "num_attention_heads": 32,
+}
+OLMO_HYBRID: dict[str, Any] = {"model_type": "olmo_hybrid", "hidden_size": 3840, "num_hidden_layers": 32, "num_attention_heads": 30}
+XLSTM: dict[str, Any] = {"model_type": "xlstm", "hidden_size": 4096, "num_hidden_layers": 32, "num_heads": 8}
+ZAMBA2: dict[str, Any] = {"model_type": "zamba2", "hidden_size": 2560, "num_hidden_layers": 54, "num_attention_heads": 32}
+FALCON_H1: dict[str, Any] = {"model_type": "falcon_h1", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
+RECURRENT_GEMMA: dict[str, Any] = {
+    "model_type": "recurrent_gemma",
+    "hidden_size": 2560,
+    "num_hidden_layers": 26,
+    "num_attention_heads": 10,
+}
+BAMBA: dict[str, Any] = {"model_type": "bamba", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
+
 
 def model(config: dict[str, Any], **changes: Any) -> Model:
     return read_model({**config, **changes}, id="test/model")
@@ -62,17 +83,17 @@ COUNTS = [
     pytest.param(QWEN3_NEXT, 79_674_391_296, 3_874_929_408, id="Qwen3-Next 80B"),
     pytest.param(QWEN3_5, 852_985_920, 852_985_920, id="Qwen3.5 0.8B"),
     pytest.param(NEMOTRON, 31_577_937_344, 3_580_073_408, id="Nemotron 3 Nano"),
-    pytest.param({"model_type": "jamba"}, 51_570_323_328, 12_110_311_296, id="Jamba"),
+    pytest.param(JAMBA, 51_570_323_328, 12_110_311_296, id="Jamba"),
     pytest.param(LFM2, 1_170_340_608, 1_170_340_608, id="LFM2 1.2B"),
-    pytest.param({"model_type": "mamba2"}, 7_285_403_648, 7_285_403_648, id="Mamba-Codestral 7B"),
-    pytest.param({"model_type": "kimi_linear"}, 49_133_074_464, 3_494_852_640, id="Kimi-Linear 48B"),
-    pytest.param({"model_type": "bailing_hybrid"}, 124_414_191_072, 5_505_672_672, id="Ling 3.0 Flash"),
-    pytest.param({"model_type": "olmo_hybrid"}, 7_430_870_688, 7_430_870_688, id="Olmo Hybrid 7B"),
-    pytest.param({"model_type": "xlstm"}, 6_865_424_896, 6_865_424_896, id="xLSTM 7B"),
-    pytest.param({"model_type": "zamba2"}, 2_481_848_336, 2_481_848_336, id="Zamba2 class defaults"),
-    pytest.param({"model_type": "falcon_h1"}, 8_514_961_408, 8_514_961_408, id="Falcon-H1 class defaults"),
-    pytest.param({"model_type": "recurrent_gemma"}, 2_010_263_040, 2_010_263_040, id="RecurrentGemma class defaults"),
-    pytest.param({"model_type": "bamba"}, 9_992_765_440, 9_992_765_440, id="Bamba class defaults"),
+    pytest.param(MAMBA2, 7_285_403_648, 7_285_403_648, id="Mamba-Codestral 7B"),
+    pytest.param(KIMI_LINEAR, 49_133_074_464, 3_494_852_640, id="Kimi-Linear 48B"),
+    pytest.param(BAILING_HYBRID, 124_414_191_072, 5_505_672_672, id="Ling 3.0 Flash"),
+    pytest.param(OLMO_HYBRID, 7_430_870_688, 7_430_870_688, id="Olmo Hybrid 7B"),
+    pytest.param(XLSTM, 6_865_424_896, 6_865_424_896, id="xLSTM 7B"),
+    pytest.param(ZAMBA2, 2_481_848_336, 2_481_848_336, id="Zamba2 class defaults"),
+    pytest.param(FALCON_H1, 8_514_961_408, 8_514_961_408, id="Falcon-H1 class defaults"),
+    pytest.param(RECURRENT_GEMMA, 2_010_263_040, 2_010_263_040, id="RecurrentGemma class defaults"),
+    pytest.param(BAMBA, 9_992_765_440, 9_992_765_440, id="Bamba class defaults"),
 ]
 
 
@@ -134,16 +155,31 @@ def test_a_pattern_counts_the_layers() -> None:
     assert "60" in contradicted.assumptions[0]
 
 
+def test_class_defaults_are_said() -> None:
+    """A field that a whole config leaves to its class is named in the answer, with the class; one that it states is not."""
+    [said] = [a for a in model(JAMBA).assumptions if "defaults" in a]
+    assert "mamba_d_state" in said
+    assert "JambaConfig (transformers 5.24.0)" in said
+    assert not model(QWEN3_NEXT, tie_word_embeddings=False).assumptions
+
+
+def test_a_classifier_has_no_output_head() -> None:
+    """The vocabulary head of a causal model is replaced by one row a label where the architecture classifies."""
+    read = model(JAMBA, architectures=["JambaForSequenceClassification"], num_labels=3)
+    heads = {p.name: int(p.elements()) for p in read.parts if p.role is Role.HEAD}
+    assert heads == {"classification head": 3 * 4096}
+
+
 def test_a_parallel_mixer_stands_in_two_groups() -> None:
     """Each layer of Falcon-H1 attends and keeps a state at once, so its index is in both groups."""
-    full, mixer = model({"model_type": "falcon_h1"}).layers
+    full, mixer = model(FALCON_H1).layers
     assert (full.kind.kind, mixer.kind.kind) == ("full", "mamba2")
     assert full.indices == mixer.indices == tuple(range(32))
 
 
 def test_shared_blocks_are_stored_once_and_cached_each_time() -> None:
     """Zamba2 keeps one copy of its shared block and a KV cache for each of the nine layers that use it."""
-    read = model({"model_type": "zamba2"})
+    read = model(ZAMBA2)
     caches = {g.kind.kind: len(g.indices) for g in read.layers}
     assert caches == {"full": 9, "mamba2": 54}
     [query] = [p for p in read.parts if p.name == "q_proj"]
@@ -154,14 +190,14 @@ def test_fp32_parts_are_marked() -> None:
     """What engines create at fp32 whatever the checkpoint's dtype is marked: 36 * 32 decays in Qwen3-Next, a few more in K3's mixers."""
     decays = [p for p in model(QWEN3_NEXT).parts if p.dtype == "fp32"]
     assert sum(int(p.elements()) for p in decays) == 36 * 32
-    kda = [p for p in model({"model_type": "kimi_linear"}).parts if p.dtype == "fp32" and p.role is Role.STATE]
+    kda = [p for p in model(KIMI_LINEAR).parts if p.dtype == "fp32" and p.role is Role.STATE]
     assert {p.name for p in kda} == {"q_conv1d", "k_conv1d", "v_conv1d", "dt_bias", "A_log"}
 
 
 def test_layer_numbers_from_one_name_each_layer_once() -> None:
     """Kimi's lists count layers from 1; a layer in neither list, or in both, is refused."""
     lists = {"head_dim": 128, "num_heads": 32, "short_conv_kernel_size": 4}
-    small = {"model_type": "kimi_linear", "num_hidden_layers": 4, "num_experts": 8}
+    small = {**KIMI_LINEAR, "num_hidden_layers": 4, "num_experts": 8}
     read = model(small, linear_attn_config={**lists, "kda_layers": [1, 2, 3], "full_attn_layers": [4]})
     assert {g.kind.kind: g.indices for g in read.layers} == {"latent": (3,), "kda": (0, 1, 2)}
     with pytest.raises(ConfigError, match="each of the 4 layers once"):
@@ -170,7 +206,7 @@ def test_layer_numbers_from_one_name_each_layer_once() -> None:
 
 def test_the_architecture_picks_the_mixer() -> None:
     """Ling 2.5 and 3.0 share a model_type: the first has Lightning attention at the model's dtype, the second delta attention at fp32."""
-    small = {"model_type": "bailing_hybrid", "num_hidden_layers": 6, "num_experts": 8}
+    small = {**BAILING_HYBRID, "num_hidden_layers": 6, "num_experts": 8}
     old = model(small, architectures=["BailingMoeV2_5ForCausalLM"])
     new = model(small, architectures=["BailingMoeV3ForCausalLM"])
     assert {g.kind.kind for g in old.layers} == {"latent", "linear"}
@@ -180,14 +216,15 @@ def test_the_architecture_picks_the_mixer() -> None:
 
 
 REFUSED = [
+    pytest.param({"model_type": "jamba"}, {}, "no hidden_size", id="a file that is not whole"),
     pytest.param(QWEN3_NEXT, {"layer_types": ["linear_attention"] * 47}, "47 layers", id="a list too short"),
     pytest.param(QWEN3_NEXT, {"layer_types": ["mystery"] + ["full_attention"] * 47}, "mystery", id="an unknown kind"),
     pytest.param(QWEN3_NEXT, {"full_attention_interval": 0}, "full_attention_interval", id="no interval"),
     pytest.param(QWEN3_NEXT, {"use_sliding_window": True, "sliding_window": 4096}, "sliding_window", id="a window nobody reads"),
     pytest.param(NEMOTRON, {"hybrid_override_pattern": "MX*"}, "'X'", id="an unknown sign"),
     pytest.param(LFM2, {"conv_dim": 1024}, "conv_dim", id="a convolution of another width"),
-    pytest.param({"model_type": "mamba2"}, {"num_heads": 64}, "Mamba heads", id="heads that do not fill the mixer"),
-    pytest.param({"model_type": "bailing_hybrid"}, {"no_kda_lora": False}, "no_kda_lora", id="a bottleneck nobody knows"),
+    pytest.param(MAMBA2, {"num_heads": 64}, "Mamba heads", id="heads that do not fill the mixer"),
+    pytest.param(BAILING_HYBRID, {"no_kda_lora": False}, "no_kda_lora", id="a bottleneck nobody knows"),
 ]
 
 

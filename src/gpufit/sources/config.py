@@ -34,6 +34,7 @@ class Config:
         self.origin = origin
         self.path = path
         self.fallbacks: dict[str, Default] = {}
+        self.fell_back: dict[str, None] = {}
         self._read: set[str] = set()
         self._subs: dict[str, Config] = {}
 
@@ -72,7 +73,10 @@ class Config:
             if value is not None:
                 return value
         if self.fallbacks and not any(n in self.data for n in names):
-            return next((self.fallbacks[n].value for n in names if n in self.fallbacks), None)
+            known = next((n for n in names if n in self.fallbacks), None)
+            if known is not None:
+                self.fell_back[known] = None
+                return self.fallbacks[known].value
         return None
 
     def name_of(self, *names: str) -> str | None:

@@ -13,7 +13,7 @@ from gpufit.sources.decoder import Decoder, Layers
 
 MAMBA_INERT = frozenset(
     {"use_mamba_kernels", "use_mambapy", "use_falcon_mambapy", "mamba_chunk_size", "chunk_size", "residual_in_fp32", "mamba_hidden_act",
-     "num_logits_to_keep", "mamba_norm_before_gate"}
+     "num_logits_to_keep", "mamba_norm_before_gate", "time_step_rank"}
 )  # fmt: skip
 """Fields of Mamba families that choose a kernel, a chunk of work or a numeric detail, and change no byte."""
 

@@ -9,6 +9,8 @@ from gpufit.layers.mamba2 import Mamba2
 from gpufit.layers.state import STATE_UNIT
 from gpufit.quantity import Q, fact
 from gpufit.sources.config import Config, Default
+from gpufit.sources.decoder import Decoder
+from gpufit.sources.dense import STRUCTURE
 
 _BYTES = {
     "bfloat16": 2, "bf16": 2, "float16": 2, "fp16": 2, "half": 2, "float32": 4, "fp32": 4, "float": 4,
@@ -85,8 +87,22 @@ def where_is(types: list[str], *words: str) -> tuple[int, ...]:
 
 
 def class_defaults(config: Config, source: str, values: dict[str, Any]) -> None:
-    """Makes the defaults of a configuration class known to a config: `values` by published name, `source` the class and its version."""
-    config.fall_back({name: Default(value=value, source=source) for name, value in values.items()})
+    """Makes the defaults of a configuration class known to a config: `values` by published name, `source` the class and its version.
+
+    A file of its own always names its width, layers and heads: there an absence means that it is not whole, and is refused.
+    """
+    known = values if config.path else {name: value for name, value in values.items() if name not in STRUCTURE}
+    config.fall_back({name: Default(value=value, source=source) for name, value in known.items()})
+
+
+def say_defaults(d: Decoder) -> None:
+    """Says in the answer which fields a whole config.json leaves to its class; nested configs are published as differences from it."""
+    config = d.config
+    absent: dict[str, list[str]] = {}
+    for name in config.fell_back if not config.path else ():
+        absent.setdefault(config.fallbacks[name].source, []).append(name)
+    for source, names in absent.items():
+        d.assumptions.append(f"{config.origin} has no {', '.join(names)}: the defaults of {source} are used")
 
 
 def inner_width(config: Config, width: Q, heads: Q, head_dim: Q) -> None:

@@ -9,11 +9,12 @@ from gpufit.model import Role, Shard
 from gpufit.quantity import TOKEN_PER_SEQUENCE, Q
 from gpufit.sources.config import Config, Default
 from gpufit.sources.decoder import Decoder
+from gpufit.sources.dense import output
 from gpufit.sources.drafts import draft_layers, drafting
 from gpufit.sources.mixers import kda_mixer
 from gpufit.sources.mla import latent_attention, mixture_layers, open_latent
 from gpufit.sources.patterns import pre_norms, without
-from gpufit.sources.states import class_defaults, conv_bytes, layer_types, recurrent_bytes, where_is
+from gpufit.sources.states import class_defaults, conv_bytes, layer_types, recurrent_bytes, say_defaults, where_is
 
 MODEL_TYPES = ("bailing_hybrid",)
 ARCHITECTURES = ("BailingHybridForCausalLM", "BailingMoeV3ForCausalLM", "BailingMoeV2_5ForCausalLM")
@@ -72,7 +73,7 @@ def read(config: Config) -> Decoder:
         )
         config.ignore("short_conv_kernel_size")
         kda_mixer(d, linear, kind, low_rank_gate=False, low_rank_decay=False, module=module)
-    d.embedding(module="word_embeddings")
+    output(d, module="word_embeddings")
     pre_norms(d)
     sparse = mixture_layers(d)
     d.mlp(without(d.all, sparse), config.count("intermediate_size", symbol="I", label="MLP width"), bias=config.flag("use_bias"))
@@ -87,6 +88,7 @@ def read(config: Config) -> Decoder:
             d.norm("state norm", "layers.{i}.hnorm", layers=draft)
             d.norm("draft norm", "layers.{i}.final_layernorm", layers=draft)
             d.part("joining projection", Role.DRAFT, "layers.{i}.eh_proj", d.hidden, 2 * d.hidden, layers=draft, linear=True)
+    say_defaults(d)
     return d
 
 

@@ -7,9 +7,10 @@ from gpufit.sources.adapters.bailing_hybrid import INERT as _INERT
 from gpufit.sources.adapters.bailing_hybrid import experts, lightning_mixer
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.mla import mixture_layers
 from gpufit.sources.patterns import pre_norms, without
-from gpufit.sources.states import where_is
+from gpufit.sources.states import say_defaults, where_is
 
 MODEL_TYPES = ("bailing_moe_linear",)
 ARCHITECTURES = ("BailingMoeLinearV2ForCausalLM",)
@@ -38,9 +39,10 @@ def read(config: Config) -> Decoder:
         d.norm("key norm", f"{module}.key_layernorm", layers=full, size=dim)
     d.linear("dense", Role.ATTENTION, f"{module}.dense", d.hidden, heads * dim, layers=full, shard=Shard.ROW, bias=bias)
     lightning_mixer(d, where_is(types, "linear"), module)
-    d.embedding(module="word_embeddings")
+    output(d, module="word_embeddings")
     pre_norms(d)
     sparse = mixture_layers(d)
     d.mlp(without(d.all, sparse), config.count("intermediate_size", symbol="I", label="MLP width"), bias=bias)
     experts(d, sparse)
+    say_defaults(d)
     return d

@@ -5,8 +5,9 @@ from __future__ import annotations
 from gpufit.errors import ConfigError
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.mixers import MAMBA_INERT, mamba2_mixer
-from gpufit.sources.states import class_defaults, layer_types, mamba2_kind, recurrent_bytes, where_is
+from gpufit.sources.states import class_defaults, layer_types, mamba2_kind, recurrent_bytes, say_defaults, where_is
 
 MODEL_TYPES = ("bamba",)
 INERT = MAMBA_INERT | {"attn_rotary_emb"}
@@ -41,8 +42,9 @@ def read(config: Config) -> Decoder:
     )  # fmt: skip
     dense = config.count("intermediate_size", symbol="I", label="MLP width")
     d.mlp(d.all, dense, bias=config.flag("mlp_bias"), module="layers.{i}.feed_forward")
-    d.embedding()
+    output(d)
     d.norm("input norm", "layers.{i}.input_layernorm", layers=d.all)
     d.norm("pre-MLP norm", "layers.{i}.pre_ff_layernorm", layers=d.all)
     d.norm("final norm", "final_layernorm")
+    say_defaults(d)
     return d

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.mixers import MAMBA_INERT, mamba2_mixer
-from gpufit.sources.states import class_defaults, mamba2_kind, recurrent_bytes
+from gpufit.sources.states import class_defaults, mamba2_kind, recurrent_bytes, say_defaults
 
 MODEL_TYPES = ("falcon_h1",)
 INERT = MAMBA_INERT | {
@@ -37,8 +38,9 @@ def read(config: Config) -> Decoder:
     )  # fmt: skip
     width = config.count("intermediate_size", symbol="I", label="MLP width")
     d.mlp(d.all, width, bias=config.flag("mlp_bias"), module="layers.{i}.feed_forward")
-    d.embedding()
+    output(d)
     d.norm("input norm", "layers.{i}.input_layernorm", layers=d.all)
     d.norm("pre-MLP norm", "layers.{i}.pre_ff_layernorm", layers=d.all)
     d.norm("final norm", "final_layernorm")
+    say_defaults(d)
     return d

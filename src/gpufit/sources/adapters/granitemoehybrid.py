@@ -5,8 +5,9 @@ from __future__ import annotations
 from gpufit.model import Role, Shard
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.mixers import MAMBA_INERT, mamba2_mixer
-from gpufit.sources.states import class_defaults, layer_types, mamba2_kind, recurrent_bytes, where_is
+from gpufit.sources.states import class_defaults, layer_types, mamba2_kind, recurrent_bytes, say_defaults, where_is
 
 MODEL_TYPES = ("granitemoehybrid",)
 INERT = MAMBA_INERT | {"attention_multiplier"}
@@ -70,8 +71,9 @@ def read(config: Config) -> Decoder:
         f"{label} input_linear", role, "layers.{i}.shared_mlp.input_linear", 2 * shared, d.hidden, layers=d.all, shard=Shard.COLUMN
     )
     d.linear(f"{label} output_linear", role, "layers.{i}.shared_mlp.output_linear", d.hidden, shared, layers=d.all, shard=Shard.ROW)
-    d.embedding()
+    output(d)
     d.norm("input norm", "layers.{i}.input_layernorm", layers=d.all)
     d.norm("post-attention norm", "layers.{i}.post_attention_layernorm", layers=d.all)
     d.norm("final norm", "norm")
+    say_defaults(d)
     return d

@@ -7,8 +7,9 @@ from gpufit.layers.mamba1 import Mamba1
 from gpufit.sources.adapters.mamba import time_step_rank
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.mixers import MAMBA_INERT, mamba1_mixer
-from gpufit.sources.states import class_defaults, conv_bytes, recurrent_bytes
+from gpufit.sources.states import class_defaults, conv_bytes, recurrent_bytes, say_defaults
 
 MODEL_TYPES = ("jamba",)
 INERT = MAMBA_INERT
@@ -46,10 +47,11 @@ def read(config: Config) -> Decoder:
     d.mlp((i for i in d.all if i not in sparse), width, module="layers.{i}.feed_forward")
     per_token = config.count("num_experts_per_tok", symbol="E_k", label="experts per token")
     d.experts(sparse, experts=experts, per_token=per_token, intermediate=width, module="layers.{i}.feed_forward", router="router")
-    d.embedding()
+    output(d)
     d.norm("input norm", "layers.{i}.input_layernorm", layers=d.all)
     d.norm("pre-MLP norm", "layers.{i}.pre_ff_layernorm", layers=d.all)
     d.norm("final norm", "final_layernorm")
+    say_defaults(d)
     return d
 
 

@@ -17,9 +17,9 @@ INERT = kimi_linear.INERT | {"merge_type", "ignore_index", "image_placeholder", 
 
 VISION = {
     "patch_size": 14, "init_pos_emb_height": 64, "init_pos_emb_width": 64, "vt_num_hidden_layers": 27, "vt_hidden_size": 1024,
-    "vt_num_attention_heads": 12, "vt_intermediate_size": 4096, "merge_kernel_size": [2, 2], "qkv_hidden_size": 1536, "norm_type": "rmsnorm",
-    "mlp_type": "mlp2",
-    "mm_projector_type": "patchmergerv2", "attn_bias": False, "patch_embed_proj_bias": False, "linear_bias": False,
+    "vt_num_attention_heads": 12, "vt_intermediate_size": 4096, "merge_kernel_size": [2, 2], "qkv_hidden_size": 1536,
+    "norm_type": "rmsnorm", "mlp_type": "mlp2", "mm_projector_type": "patchmergerv2", "attn_bias": False,
+    "patch_embed_proj_bias": False, "linear_bias": False,
 }  # fmt: skip
 
 

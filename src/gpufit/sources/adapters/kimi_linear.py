@@ -8,10 +8,11 @@ from gpufit.model import Role, Shard
 from gpufit.quantity import TOKEN_PER_SEQUENCE
 from gpufit.sources.config import Config, Default
 from gpufit.sources.decoder import Decoder
+from gpufit.sources.dense import output
 from gpufit.sources.mixers import kda_mixer
 from gpufit.sources.mla import latent_attention, mixture_layers, open_latent
 from gpufit.sources.patterns import pre_norms, without
-from gpufit.sources.states import class_defaults, conv_bytes, layer_types, recurrent_bytes, where_is
+from gpufit.sources.states import class_defaults, conv_bytes, layer_types, recurrent_bytes, say_defaults, where_is
 
 MODEL_TYPES = ("kimi_linear",)
 INERT = frozenset(
@@ -38,13 +39,14 @@ def read(config: Config) -> Decoder:
         )
     config.ignore("model_max_length")
     _mixers(d)
-    d.embedding()
+    output(d)
     pre_norms(d)
     sparse = mixture_layers(d)
     config.ignore("num_experts")
     d.mlp(without(d.all, sparse), config.count("intermediate_size", symbol="I", label="MLP width"))
     _experts(d, sparse)
     _residual_attention(d)
+    say_defaults(d)
     return d
 
 
@@ -69,7 +71,8 @@ def _mixers(d: Decoder) -> None:
             ("num_heads", "linear_num_heads"),
             ("short_conv_kernel_size", "linear_conv_kernel_dim"),
         ):
-            nested.fall_back({name: Default(value=config.raw(other), source=config.where(other))})
+            if not nested.present(name):
+                nested.fall_back({name: Default(value=config.raw(other), source=config.where(other))})
     kind = Kda(
         heads=c.count("num_heads", "linear_num_heads", symbol="h_l", label="linear-attention heads"),
         head_dim=c.count(

@@ -7,8 +7,9 @@ from gpufit.layers.short_conv import ShortConv
 from gpufit.quantity import NUMBER, Q, fact, floor, round_up
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.mixers import short_conv_mixer
-from gpufit.sources.states import class_defaults, conv_bytes, layer_types, recurrent_bytes, where_is
+from gpufit.sources.states import class_defaults, conv_bytes, layer_types, recurrent_bytes, say_defaults, where_is
 
 MODEL_TYPES = ("lfm2", "lfm2_moe")
 INERT = frozenset(
@@ -58,10 +59,11 @@ def read(config: Config) -> Decoder:
     )
     short_conv_mixer(d, convolved, kind, bias=config.flag("conv_bias"))
     _feed_forward(d, sparse)
-    d.embedding()
+    output(d)
     d.norm("operator norm", "layers.{i}.operator_norm", layers=d.all)
     d.norm("MLP norm", "layers.{i}.ffn_norm", layers=d.all)
     d.norm("final norm", "embedding_norm")
+    say_defaults(d)
     return d
 
 

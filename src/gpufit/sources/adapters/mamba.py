@@ -6,8 +6,9 @@ from gpufit.layers.mamba1 import Mamba1
 from gpufit.quantity import Q, ceil_div
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.mixers import MAMBA_INERT, mamba1_mixer
-from gpufit.sources.states import class_defaults, conv_bytes, recurrent_bytes
+from gpufit.sources.states import class_defaults, conv_bytes, recurrent_bytes, say_defaults
 
 MODEL_TYPES = ("mamba", "falcon_mamba")
 INERT = MAMBA_INERT | {"ssm_cfg"}
@@ -31,9 +32,10 @@ def read(config: Config) -> Decoder:
     )
     rank = time_step_rank(config, d.hidden, "time_step_rank")
     mamba1_mixer(d, d.all, kind, rank, bias=config.flag("use_bias"), conv_bias=config.flag("use_conv_bias"))
-    d.embedding(module="embeddings")
+    output(d, module="embeddings")
     d.norm("norm", "layers.{i}.norm", layers=d.all)
     d.norm("final norm", "norm_f")
+    say_defaults(d)
     return d
 
 

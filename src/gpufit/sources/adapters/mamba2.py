@@ -5,11 +5,12 @@ from __future__ import annotations
 from gpufit.layers.mamba2 import Mamba2
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.mixers import MAMBA_INERT, mamba2_mixer
-from gpufit.sources.states import class_defaults, conv_bytes, inner_width, recurrent_bytes
+from gpufit.sources.states import class_defaults, conv_bytes, inner_width, recurrent_bytes, say_defaults
 
 MODEL_TYPES = ("mamba2",)
-INERT = MAMBA_INERT | {"time_step_rank", "ssm_cfg"}
+INERT = MAMBA_INERT | {"ssm_cfg"}
 
 DEFAULTS = {
     "num_heads": 128, "head_dim": 64, "vocab_size": 32768, "hidden_size": 4096, "state_size": 128, "num_hidden_layers": 64,
@@ -35,7 +36,8 @@ def read(config: Config) -> Decoder:
     )
     bias = config.flag("use_bias")
     mamba2_mixer(d, d.all, kind, bias=bias, out_bias=bias, conv_bias=config.flag("use_conv_bias"))
-    d.embedding(module="embeddings")
+    output(d, module="embeddings")
     d.norm("norm", "layers.{i}.norm", layers=d.all)
     d.norm("final norm", "norm_f")
+    say_defaults(d)
     return d

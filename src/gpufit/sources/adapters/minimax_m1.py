@@ -6,8 +6,9 @@ from gpufit.layers.linear import Linear
 from gpufit.model import Role, Shard
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.patterns import per_layer, pre_norms, spread
-from gpufit.sources.states import class_defaults, conv_bytes, layer_types, recurrent_bytes, where_is
+from gpufit.sources.states import class_defaults, conv_bytes, layer_types, recurrent_bytes, say_defaults, where_is
 
 MODEL_TYPES = ("minimax_m1", "minimax_text_01", "minimax")
 ARCHITECTURES = ("MiniMaxM1ForCausalLM", "MiniMaxText01ForCausalLM", "MiniMaxForCausalLM")
@@ -61,6 +62,7 @@ def read(config: Config) -> Decoder:
     shared = config.maybe("shared_intermediate_size", symbol="I_s", label="shared expert width")
     if shared is not None and int(shared):
         d.shared_experts(d.all, shared, module="layers.{i}.shared_mlp", gate=True, gate_module="layers.{i}.coefficient")
-    d.embedding()
+    output(d)
     pre_norms(d)
+    say_defaults(d)
     return d

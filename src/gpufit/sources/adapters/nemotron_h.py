@@ -9,8 +9,9 @@ from gpufit.model import Role, Shard
 from gpufit.quantity import Q
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.mixers import MAMBA_INERT, mamba2_mixer
-from gpufit.sources.states import class_defaults, conv_bytes, recurrent_bytes, where_is
+from gpufit.sources.states import class_defaults, conv_bytes, recurrent_bytes, say_defaults, where_is
 
 MODEL_TYPES = ("nemotron_h",)
 INERT = MAMBA_INERT | {"mamba_proj_bias", "moe_shared_expert_overlap", "time_step_rank", "expand", "mamba_expand"}
@@ -21,7 +22,7 @@ DEFAULTS = {
     "head_dim": 128, "max_position_embeddings": 4096, "intermediate_size": 21504, "ssm_state_size": 128, "mamba_num_heads": 128,
     "mamba_head_dim": 64, "n_groups": 8, "conv_kernel": 4, "use_conv_bias": True, "mamba_ssm_cache_dtype": "float32",
     "n_routed_experts": 8, "n_shared_experts": 1, "moe_intermediate_size": 7688, "moe_shared_expert_intermediate_size": 7688,
-    "num_experts_per_tok": 2, "num_nextn_predict_layers": 0,
+    "num_experts_per_tok": 2,
 }  # fmt: skip
 
 _WORDS = {
@@ -37,7 +38,8 @@ def read(config: Config) -> Decoder:
         raise config.missing("hybrid_override_pattern", "layers_block_type")
     class_defaults(config, "NemotronHConfig (transformers 5.24.0)", DEFAULTS)
     stated = config.raw("num_hidden_layers")
-    class_defaults(config, config.where(said_by), {"num_hidden_layers": len(types)})
+    if stated is None:
+        config.data = {**config.data, "num_hidden_layers": len(types)}
     d = open_decoder(config, tie_default=False, prefix="backbone.")
     d.num_layers = config.item(len(types), said_by, symbol="L", label="layers (entries of the pattern)")
     if stated is not None and stated != len(types):
@@ -46,10 +48,12 @@ def read(config: Config) -> Decoder:
         )
     if not config.present("head_dim") and config.has("attention_head_dim"):
         d.head_dim = config.count("attention_head_dim", symbol="d", label="head dimension")
-    d.embedding(module="embeddings")
+        config.fell_back.pop("head_dim", None)
+    output(d, module="embeddings")
     d.norm("final norm", "norm_f")
     _blocks(d, types)
-    _draft(d, config.integer("num_nextn_predict_layers"))
+    _draft(d, config.integer("num_nextn_predict_layers", default=0))
+    say_defaults(d)
     return d
 
 

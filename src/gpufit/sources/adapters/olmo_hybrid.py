@@ -7,7 +7,8 @@ from gpufit.model import Role, Shard
 from gpufit.quantity import Q
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
-from gpufit.sources.states import class_defaults, conv_bytes, layer_types, recurrent_bytes, where_is
+from gpufit.sources.dense import output
+from gpufit.sources.states import class_defaults, conv_bytes, layer_types, recurrent_bytes, say_defaults, where_is
 
 MODEL_TYPES = ("olmo_hybrid",)
 INERT = frozenset(
@@ -35,12 +36,13 @@ def read(config: Config) -> Decoder:
     d.full(full)
     d.attention(full, bias=bias, out_bias=bias, qk_norm="full")
     _mixer(d, linear)
-    d.embedding()
+    output(d)
     d.mlp(d.all, config.count("intermediate_size", symbol="I", label="MLP width"))
     d.norm("input norm", "layers.{i}.input_layernorm", layers=linear)
     d.norm("post-attention norm", "layers.{i}.post_attention_layernorm", layers=d.all)
     d.norm("post-MLP norm", "layers.{i}.post_feedforward_layernorm", layers=full)
     d.norm("final norm", "norm")
+    say_defaults(d)
     return d
 
 

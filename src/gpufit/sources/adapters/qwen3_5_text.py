@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpufit.sources.adapters.qwen3_next import MIXER, close_draft, dense_mlp, experts, mixers, open_draft, open_hybrid
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
-from gpufit.sources.states import class_defaults, recurrent_bytes
+from gpufit.sources.states import class_defaults, recurrent_bytes, say_defaults
 
 MODEL_TYPES = ("qwen3_5_text", "qwen3_5_moe_text")
 
@@ -41,4 +41,5 @@ def read_text(config: Config, *, tie_from: Config | None = None, prefix: str = "
         draft = open_draft(d, "mtp_num_hidden_layers")
         feed_forward(draft, draft.all)
         close_draft(d, draft)
+    say_defaults(d)
     return d

@@ -6,10 +6,11 @@ from gpufit.errors import ConfigError
 from gpufit.layers.gated_delta import GatedDelta
 from gpufit.model import Role, Shard
 from gpufit.quantity import Q
-from gpufit.sources.config import Config
+from gpufit.sources.config import Config, Default
 from gpufit.sources.decoder import Decoder, Layers, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.mixers import gated_delta_mixer
-from gpufit.sources.states import class_defaults, conv_bytes, layer_types, recurrent_bytes, where_is
+from gpufit.sources.states import class_defaults, conv_bytes, layer_types, recurrent_bytes, say_defaults, where_is
 
 MODEL_TYPES = ("qwen3_next",)
 
@@ -34,15 +35,15 @@ def read(config: Config) -> Decoder:
     layers there are; vLLM's draft class takes one (model_executor/models/qwen3_next_mtp.py).
     """
     class_defaults(config, "Qwen3NextConfig (transformers 5.24.0)", DEFAULTS)
-    class_defaults(config, "Qwen3NextMultiTokenPredictor (vLLM 0.33.0)", {"num_nextn_predict_layers": 1})
     d, types = open_hybrid(config)
     mixers(d, types, fused=True, state=recurrent_bytes(config))
     dense, sparse = sparse_layers(d)
     dense_mlp(d, dense)
     experts(d, sparse)
-    draft = open_draft(d, "num_nextn_predict_layers")
+    draft = open_draft(d, "num_nextn_predict_layers", Default(value=1, source="Qwen3NextMultiTokenPredictor (vLLM 0.33.0)"))
     experts(draft, draft.all)
     close_draft(d, draft)
+    say_defaults(d)
     return d
 
 
@@ -57,7 +58,7 @@ def open_hybrid(config: Config, *, tie_from: Config | None = None, prefix: str =
                 f"{config.where('full_attention_interval')} is {interval}, expected at least 1", hint="check the config.json"
             )
         words = ["full_attention" if (i + 1) % interval == 0 else "linear_attention" for i in d.all]
-    d.embedding()
+    output(d)
     layer_norms(d, d.all)
     d.norm("final norm", "norm")
     return d, words
@@ -126,10 +127,11 @@ def experts(d: Decoder, layers: Layers) -> None:
     d.shared_experts(at, shared, gate=True, module="layers.{i}.mlp.shared_expert")
 
 
-def open_draft(d: Decoder, field: str) -> Decoder:
+def open_draft(d: Decoder, field: str, default: Default | None = None) -> Decoder:
     """A decoder for the multi-token-prediction layers; their embedding and output head are the model's own."""
     return Decoder(
-        config=d.config, hidden=d.hidden, num_layers=d.config.count(field, symbol="L_d", label="draft layers"), prefix="mtp.",
+        config=d.config, hidden=d.hidden, prefix="mtp.",
+        num_layers=d.config.count(field, symbol="L_d", label="draft layers", default=default),
         attention_heads=d.attention_heads, kv_heads=d.kv_heads, head_dim=d.head_dim,
     )  # fmt: skip
 

@@ -9,7 +9,8 @@ from gpufit.model import Role, Shard
 from gpufit.quantity import TOKEN_PER_SEQUENCE
 from gpufit.sources.config import Config, Default
 from gpufit.sources.decoder import Decoder, open_decoder
-from gpufit.sources.states import class_defaults, conv_bytes, recurrent_bytes, where_is
+from gpufit.sources.dense import output
+from gpufit.sources.states import class_defaults, conv_bytes, recurrent_bytes, say_defaults, where_is
 
 MODEL_TYPES = ("recurrent_gemma",)
 INERT = frozenset({"w_init_variance_scale", "final_w_init_variance_scale", "logits_soft_cap", "_block_types"})
@@ -42,10 +43,11 @@ def read(config: Config) -> Decoder:
     _recurrence(d, recurrent)
     width = config.count("intermediate_size", symbol="I_2", label="MLP widths of gate and up together") // 2
     d.mlp(d.all, width, bias=True, module="layers.{i}.mlp_block")
-    d.embedding()
+    output(d)
     d.norm("temporal norm", "layers.{i}.temporal_pre_norm", layers=d.all)
     d.norm("channel norm", "layers.{i}.channel_pre_norm", layers=d.all)
     d.norm("final norm", "final_norm")
+    say_defaults(d)
     return d
 
 

@@ -7,7 +7,8 @@ from gpufit.model import Role, Shard
 from gpufit.quantity import NUMBER, TOKEN_PER_SEQUENCE, fact
 from gpufit.sources.config import Config, Default
 from gpufit.sources.decoder import Decoder, open_decoder
-from gpufit.sources.states import class_defaults, conv_bytes, recurrent_bytes
+from gpufit.sources.dense import output
+from gpufit.sources.states import class_defaults, conv_bytes, recurrent_bytes, say_defaults
 
 MODEL_TYPES = ("rwkv5",)
 INERT = frozenset({"head_size_divisor", "rescale_every", "num_attention_heads", "model_version"})
@@ -55,9 +56,10 @@ def read(config: Config) -> Decoder:
     d.linear("channel value", Role.MLP, f"{mlp}.value", hidden, width, layers=at, shard=Shard.ROW)
     for name in ("key", "receptance"):
         d.part(f"channel_mix_{name}", Role.MLP, f"{mlp}.time_mix_{name}", hidden, layers=at)
-    d.embedding(module="embeddings", head="/head")
+    output(d, module="embeddings", head="/head")
     d.norm("first norm", "blocks.{i}.pre_ln", layers=(0,), bias=True)
     d.norm("time-mixing norm", "blocks.{i}.ln1", layers=at, bias=True)
     d.norm("channel-mixing norm", "blocks.{i}.ln2", layers=at, bias=True)
     d.norm("final norm", "ln_out", bias=True)
+    say_defaults(d)
     return d

@@ -7,7 +7,8 @@ from gpufit.model import Role, Shard
 from gpufit.quantity import NUMBER, Q, fact, floor, round_up
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
-from gpufit.sources.states import class_defaults, conv_bytes, recurrent_bytes
+from gpufit.sources.dense import output
+from gpufit.sources.states import class_defaults, conv_bytes, recurrent_bytes, say_defaults
 
 MODEL_TYPES = ("xlstm",)
 INERT = frozenset(
@@ -51,10 +52,11 @@ def read(config: Config) -> Decoder:
         "I", "MLP width"
     )
     d.mlp(d.all, width, bias=bias, module="blocks.{i}.ffn", names=("proj_up_gate", "proj_up", "proj_down"))
-    d.embedding(module="embeddings")
+    output(d, module="embeddings")
     d.norm("mLSTM norm", "blocks.{i}.norm_mlstm", layers=d.all, bias=bias)
     d.norm("MLP norm", "blocks.{i}.norm_ffn", layers=d.all, bias=bias)
     d.norm("final norm", "out_norm")
+    say_defaults(d)
     return d
 
 

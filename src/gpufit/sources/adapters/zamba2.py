@@ -7,26 +7,29 @@ from gpufit.model import LayerGroup, Role, Shard
 from gpufit.quantity import Q, least
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.mixers import MAMBA_INERT, mamba2_mixer
-from gpufit.sources.states import class_defaults, conv_bytes, inner_width, layer_types, recurrent_bytes, where_is
+from gpufit.sources.states import class_defaults, conv_bytes, inner_width, layer_types, recurrent_bytes, say_defaults, where_is
 
 MODEL_TYPES = ("zamba2",)
 INERT = MAMBA_INERT | {
-    "attention_hidden_size", "attention_head_dim", "kv_channels", "num_query_groups", "hybrid_layer_ids", "mamba_headdim", "use_mem_rope",
+    "attention_hidden_size", "attention_head_dim", "kv_channels", "num_query_groups", "hybrid_layer_ids", "use_mem_rope",
     "use_mem_eff_path", "use_long_context", "ffn_hidden_size", "use_shared_mlp_adapter", "use_shared_block_lora", "ft_lora", "lora_rank",
+    "gated_linear_unit",
 }  # fmt: skip
 """Derived widths, and names of older releases that the published class does not read."""
 
+SOURCE = "Zamba2Config (transformers 5.24.0)"
 DEFAULTS = {
     "vocab_size": 32000, "max_position_embeddings": 4096, "hidden_size": 2560, "num_hidden_layers": 54, "mamba_d_state": 64,
-    "mamba_d_conv": 4, "mamba_expand": 2, "mamba_ngroups": 1, "n_mamba_heads": 8, "use_conv_bias": True, "num_attention_heads": 32,
+    "mamba_d_conv": 4, "mamba_expand": 2, "mamba_ngroups": 1, "use_conv_bias": True, "num_attention_heads": 32,
     "num_mem_blocks": 1, "adapter_rank": 128, "tie_word_embeddings": True,
 }  # fmt: skip
 
 
 def read(config: Config) -> Decoder:
     """Defaults: Zamba2Config (transformers 5.24.0). A hybrid layer stands in two groups: it attends, and keeps a state."""
-    class_defaults(config, "Zamba2Config (transformers 5.24.0)", DEFAULTS)
+    class_defaults(config, SOURCE, DEFAULTS)
     d = open_decoder(config, tie_default=True)
     types = layer_types(config, d.num_layers, ("layers_block_type", "layer_types"), ("mamba", "linear_attention", "hybrid"))
     if types is None:
@@ -39,24 +42,33 @@ def read(config: Config) -> Decoder:
     _mixers(d, where_is(types, "mamba", "linear_attention"), hybrid)
     _shared_blocks(d, hybrid)
     d.linear("hybrid linear", Role.ATTENTION, "layers.{i}.linear", d.hidden, d.hidden, layers=hybrid, shard=Shard.REPLICATED)
-    d.embedding()
+    output(d)
     d.norm("final norm", "final_layernorm")
+    say_defaults(d)
     return d
 
 
 def _mixers(d: Decoder, plain: tuple[int, ...], hybrid: tuple[int, ...]) -> None:
-    """Mamba 2 in every layer, one name deeper in hybrid ones."""
+    """Mamba 2 in every layer, one name deeper in hybrid ones.
+
+    Older releases say head dimension, state, kernel and expansion by other names, and leave the number of heads to be derived.
+    """
     config = d.config
-    heads = config.count("n_mamba_heads", symbol="h_m", label="Mamba heads")
-    width = config.count("mamba_expand", symbol="x", label="expansion") * d.hidden
-    head_dim = (width // heads).as_step("d_m", "Mamba head dimension")
+    width = config.count("mamba_expand", "expansion_factor", symbol="x", label="expansion") * d.hidden
+    head_dim = config.maybe("mamba_headdim", symbol="d_m", label="Mamba head dimension")
+    if head_dim is not None and not config.has("n_mamba_heads"):
+        heads = (width // head_dim).as_step("h_m", "Mamba heads")
+    else:
+        class_defaults(config, SOURCE, {"n_mamba_heads": 8})
+        heads = config.count("n_mamba_heads", symbol="h_m", label="Mamba heads")
+        head_dim = (width // heads).as_step("d_m", "Mamba head dimension")
     inner_width(config, width, heads, head_dim)
     kind = Mamba2(
         heads=heads,
         head_dim=head_dim,
-        state_size=config.count("mamba_d_state", symbol="N_s", label="state size"),
+        state_size=config.count("mamba_d_state", "state_size", symbol="N_s", label="state size"),
         groups=config.count("mamba_ngroups", symbol="G", label="B/C groups"),
-        kernel=config.count("mamba_d_conv", symbol="c", label="convolution kernel"),
+        kernel=config.count("mamba_d_conv", "conv_dimension", symbol="c", label="convolution kernel"),
         conv_bytes=conv_bytes(config),
         recurrent_bytes=recurrent_bytes(config),
     )
