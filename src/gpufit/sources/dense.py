@@ -17,6 +17,8 @@ from gpufit.sources.patterns import FULL, SLIDING, attend, class_defaults, per_l
 
 PRE_NORMS = (("input norm", "input_layernorm"), ("post-attention norm", "post_attention_layernorm"))
 STRUCTURE = frozenset(HIDDEN_NAMES + LAYER_NAMES + HEAD_NAMES)
+GENERATES = frozenset({"ChatGLMModel", "AquilaModel", "GritLM"})
+"""Classes with an output head whose names do not say so."""
 ENCODER_NOTE = "it attends in both directions: an encoder, it keeps no KV cache"
 
 
@@ -72,7 +74,7 @@ def top_of(config: Config) -> str:
         return "reward"
     if name == "InternLM2ForRewardModel":
         return "value"
-    if "ForCausalLM" in name or name == "ChatGLMModel" or name.endswith(("LMHeadModel", "ForConditionalGeneration", "ForMaskedLM")):
+    if "ForCausalLM" in name or name in GENERATES or name.endswith(("LMHeadModel", "ForConditionalGeneration", "ForMaskedLM")):
         return "lm"
     if name.endswith("Model"):
         return "none"
@@ -136,7 +138,8 @@ def _one(d: Decoder) -> Q:
 
 def causal(d: Decoder) -> bool:
     """Whether layers attend backwards only and so keep a cache; a config that says otherwise makes a note."""
-    if d.config.flag("is_causal", default=True) and not d.config.flag("use_bidirectional_attention"):
+    both_ways = "Bidirectional" in _architecture(d) or d.config.flag("use_bidirectional_attention")
+    if d.config.flag("is_causal", default=True) and not both_ways:
         return True
     d.notes.append(ENCODER_NOTE)
     return False
