@@ -19,7 +19,7 @@ PRE_NORMS = (("input norm", "input_layernorm"), ("post-attention norm", "post_at
 STRUCTURE = frozenset(HIDDEN_NAMES + LAYER_NAMES + HEAD_NAMES)
 GENERATES = frozenset({"ChatGLMModel", "AquilaModel", "GritLM"})
 """Classes with an output head whose names do not say so."""
-ENCODER_NOTE = "it attends in both directions: an encoder, it keeps no KV cache"
+ENCODER_NOTE = "an encoder: it attends in both directions and keeps no KV cache"
 
 
 def basics(config: Config, source: str, *, tie: bool, prefix: str = "model.", **fields: Any) -> Decoder:
