@@ -109,3 +109,13 @@ def test_a_chunked_model_with_a_draft_loses_its_groups() -> None:
     kind = chunked(40, 8, 128, 8192)
     of = model("llama4", [(kind, range(3)), (full(40, 8, 128), [3])], heads=40, kv_heads=8, draft=[(full(40, 8, 128), [4])])
     assert plan(of, speculative_method="mtp", speculative_tokens=1).hybrid is False
+
+
+def test_a_kind_without_a_rule_is_refused_not_dropped() -> None:
+    """A recurrent layer that no model class serves is named; it never counts as a layer without cache."""
+    from gpufit.layers.rwkv import Rwkv
+    from gpufit.layers.state import STATE_UNIT
+
+    four = n(4, STATE_UNIT, "b_s")
+    kind = Rwkv(heads=n(40), head_dim=n(64), width=n(2560), conv_bytes=four, recurrent_bytes=four)
+    assert "no cache for" in refused(model("rwkv5", [(kind, range(32))], heads=40))

@@ -10,9 +10,10 @@ from gpufit.engines.vllm.blocks import Admission, blocks_per_request
 from gpufit.engines.vllm.constants import Constants
 from gpufit.engines.vllm.defaults import Batch, batch, cache_dtype, hybrid_manager, prefix_caching
 from gpufit.engines.vllm.groups import Group, NoGroups, bytes_per_block, grouped
-from gpufit.engines.vllm.layers import Layers, Setting, Unserved, layers_of
+from gpufit.engines.vllm.layers import Layers, layers_of
 from gpufit.engines.vllm.refusals import Refused, refusals
 from gpufit.engines.vllm.settings import VllmSettings
+from gpufit.engines.vllm.situation import Setting, Unserved
 from gpufit.engines.vllm.traits import UNKNOWN, Traits, device_of, traits_of
 from gpufit.hardware import Gpu
 from gpufit.layers.chunked import Chunked
