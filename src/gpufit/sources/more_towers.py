@@ -117,3 +117,39 @@ def convnext(d: Decoder, prefix: str, stages: tuple[tuple[Q, Q], ...], head: Q) 
     t.norm("head norm", "head.norm", last, bias=True)
     t.matrix("head", "head.fc", head, last, bias=True, shard=Shard.REPLICATED)
     return t
+
+
+def eva_clip(d: Decoder, v: Config, prefix: str, inner: Q) -> Tower:
+    """The EVA2-CLIP tower of GLM-4V-9B and CogVLM2: norms after attention and MLP, a strided convolution, a gated projection.
+
+    `inner` is the width of the projection, that of the text model's MLP.
+    """
+    v.ignore("num_heads", "image_size", "scaling_factor", "num_attention_heads")
+    width, patch = width_of(v, "hidden_size"), patch_of(v)
+    t = Tower(
+        decoder=d,
+        role=Role.VISION,
+        prefix=prefix,
+        width=width,
+        depth=depth_of(v, "num_hidden_layers"),
+        block="transformer.layers.{e}.",
+    )
+    t.part("class token", "patch_embedding.cls_embedding", width)
+    t.part(
+        "positions", "patch_embedding.position_embedding", v.count("num_positions", symbol="n_pv", label="tower positions"), width
+    )
+    t.patches("patch_embedding.proj", channels_of(v) * patch * patch, bias=True)
+    t.norms("input_layernorm", "post_attention_layernorm", bias=True)
+    t.qkv("attention.query_key_value", "attention.dense")
+    t.mlp(inner_of(v, "intermediate_size"))
+    p = Tower(decoder=d, role=Role.PROJECTOR, prefix=prefix, width=d.hidden, depth=d.hidden, label="projector ")
+    p.part("downsampling", "conv", d.hidden, 4 * width)
+    p.part("downsampling bias", "conv.bias", d.hidden)
+    for name in ("boi", "eoi"):
+        p.norm(name, name)
+    p.matrix("linear", "linear_proj.linear_proj", d.hidden, d.hidden)
+    p.norm("norm", "linear_proj.norm1", bias=True)
+    for name in ("dense_h_to_4h", "gate_proj"):
+        p.matrix(name, f"linear_proj.{name}", inner, d.hidden, shard=Shard.COLUMN)
+    p.matrix("dense_4h_to_h", "linear_proj.dense_4h_to_h", d.hidden, inner, shard=Shard.ROW)
+    return t

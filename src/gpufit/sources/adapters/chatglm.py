@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.dense import basics, down, every, fused_gate_up, fused_qkv, norms, out_proj, output, up, width, windows
+from gpufit.sources.more_towers import eva_clip
 from gpufit.sources.patterns import FULL
 
 ARCHITECTURES = ("ChatGLMModel", "ChatGLMForConditionalGeneration")
@@ -34,6 +35,8 @@ def read(config: Config) -> Decoder:
     down(d, at + "mlp.dense_4h_to_h", intermediate, bias=bias)
     final = "encoder.final_layernorm" if config.flag("post_layer_norm", default=True) else ""
     norms(d, NORMS, final=final, bias=not config.flag("rmsnorm", default=True), module=at)
+    if (v := config.sub("vision_config")) is not None:
+        eva_clip(d, v, "transformer.vision.", intermediate)
     return d
 
 
