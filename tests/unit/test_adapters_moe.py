@@ -55,6 +55,13 @@ SCOUT_TEXT = {
 }  # fmt: skip
 
 
+GLM_5 = {"model_type": "glm_moe_dsa", "hidden_size": 6144, "num_hidden_layers": 78, "num_attention_heads": 64}
+MIMO_V2 = {"model_type": "mimo_v2_flash", "hidden_size": 4096, "num_hidden_layers": 48, "num_attention_heads": 64}
+LONGCAT = {"model_type": "longcat_flash", "hidden_size": 6144, "num_layers": 28, "num_attention_heads": 64}
+MINIMAX_M3 = {"model_type": "minimax_m3", "hidden_size": 6144, "num_hidden_layers": 3, "num_attention_heads": 64}
+MINIMAX_M2 = {"model_type": "minimax_m2", "hidden_size": 3072, "num_hidden_layers": 62, "num_attention_heads": 48}
+
+
 def read(config: dict[str, Any], **changes: Any) -> Model:
     return read_model({**config, **changes}, id="test")
 
@@ -139,13 +146,10 @@ def test_indexers_add_fp8_keys_with_scales() -> None:
 
 def test_shared_selections_own_no_index_keys() -> None:
     """In GLM-5.2 every fourth layer after the third owns an indexer: 21 of 78 add index keys."""
-    config = {
-        "model_type": "glm_moe_dsa", "index_topk": 2048, "index_topk_freq": 4, "index_skip_topk_offset": 3, "num_nextn_predict_layers": 1,
-    }  # fmt: skip
-    model = read(config)
+    model = read(GLM_5, index_topk=2048, index_topk_freq=4, index_skip_topk_offset=3, num_nextn_predict_layers=1)
     assert int(model.total_params) == 743_377_000_704
     assert token_bytes(model) == 78 * 1152 + 21 * 132
-    assert int(read({"model_type": "glm_moe_dsa"}).total_params) == 743_911_199_232
+    assert int(read(GLM_5).total_params) == 743_911_199_232
 
 
 def test_compressed_layers_keep_window_entries_and_state() -> None:
@@ -155,8 +159,8 @@ def test_compressed_layers_keep_window_entries_and_state() -> None:
     context = fact(32768, TOKEN_PER_SEQUENCE, symbol="n", name="context", origin="test")
     by_ratio = {int(g.kind.ratio): g.kind for g in model.layers if isinstance(g.kind, Compressed)}
     four, many = by_ratio[4], by_ratio[128]
-    assert int(four.fixed_bytes(ONE) or 0) == 8 * (2048 + 512) * 4
-    assert int(many.fixed_bytes(ONE) or 0) == 128 * 1024 * 4
+    assert int(four.fixed_bytes(ONE, BF16) or 0) == 8 * (2048 + 512) * 4
+    assert int(many.fixed_bytes(ONE, BF16) or 0) == 128 * 1024 * 4
     assert int(four.sequence_bytes(context, ONE, BF16) or 0) == 32768 // 4 * (1024 + 132) + 81_920
     assert int(many.sequence_bytes(context, ONE, BF16) or 0) == 32768 // 128 * 1024 + 524_288
     window = next(g.kind for g in model.layers if g.kind.kind == "sliding_latent")
@@ -179,9 +183,7 @@ def test_minimax_m3_index_keys_are_16_bit() -> None:
         "sparse_num_index_heads": 4,
         "sparse_attention_freq": [0, 1, 1],
     }
-    model = read(
-        {"model_type": "minimax_m3", "num_hidden_layers": 3, "moe_layer_freq": [0, 1, 1], "sparse_attention_config": sparse}
-    )
+    model = read(MINIMAX_M3, moe_layer_freq=[0, 1, 1], sparse_attention_config=sparse)
     assert layers(model) == {"full": 1, "sparse_full": 2}
     assert token_bytes(model) == 3 * 2048 + 2 * 256
     assert token_bytes(model, EIGHT) == 3 * 512 + 2 * 256
@@ -204,7 +206,7 @@ def test_hunyuan_layers_share_caches() -> None:
 def test_laguna_heads_differ_by_layer() -> None:
     """Laguna's sliding layers may have more attention heads than its full ones; KV heads stay."""
     config = {
-        "model_type": "laguna", "num_hidden_layers": 4, "num_attention_heads_per_layer": [48, 72, 72, 72],
+        "model_type": "laguna", "hidden_size": 2048, "num_attention_heads": 48, "num_hidden_layers": 4, "num_attention_heads_per_layer": [48, 72, 72, 72],
         "layer_types": ["full_attention"] + ["sliding_attention"] * 3,
     }  # fmt: skip
     rows = {p.layers: int(p.rows) for p in read(config).parts if p.name == "q_proj"}
@@ -213,14 +215,14 @@ def test_laguna_heads_differ_by_layer() -> None:
 
 def test_mimo_keys_are_wider_than_values() -> None:
     """MiMo-V2-Flash keeps 192 + 128 elements a KV head: 4 heads in 9 full layers, 8 in 39 sliding ones."""
-    model = read({"model_type": "mimo_v2_flash"})
+    model = read(MIMO_V2)
     assert layers(model) == {"full": 9, "sliding": 39}
     assert token_bytes(model) == (9 * 4 + 39 * 8) * 320 * 2
 
 
 def test_longcat_layers_keep_two_latents() -> None:
     """Each of LongCat-Flash's 28 layers has two attentions, and experts that compute nothing have no weights: 560.7 billion in all."""
-    model = read({"model_type": "longcat_flash"})
+    model = read(LONGCAT)
     assert layers(model) == {"latent": 56}
     assert int(model.num_layers) == 28
     assert int(model.total_params) == 560_664_958_976
@@ -234,8 +236,10 @@ def test_longcat_layers_keep_two_latents() -> None:
         (V4_FLASH | {"compress_ratios": [0, 4]}, "compress_ratios"),
         (V4_FLASH | {"compress_ratios": [16] * 44}, "compress_ratios[0]"),
         (DEEPSEEK_V3 | {"num_expert_caches": 4}, "num_expert_caches"),
-        ({"model_type": "minimax_m2", "attn_type_list": [0] * 62}, "attn_type_list[0]"),
+        (MINIMAX_M2 | {"attn_type_list": [0] * 62}, "attn_type_list[0]"),
         (MIXTRAL | {"hidden_size": "wide"}, "hidden_size"),
+        ({k: v for k, v in MIXTRAL.items() if k != "num_hidden_layers"}, "num_hidden_layers"),
+        (GPT_OSS | {"layer_types": ["sliding_attention"] * 24, "sliding_window": None}, "layer_types"),
     ],
 )
 def test_what_is_not_understood_is_refused_by_name(config: dict[str, Any], named: str) -> None:
@@ -243,3 +247,16 @@ def test_what_is_not_understood_is_refused_by_name(config: dict[str, Any], named
     with pytest.raises(ConfigError) as caught:
         read(config)
     assert named in caught.value.message
+
+
+def test_class_defaults_are_owned_up_to() -> None:
+    """An absent field takes the published class's value, and the answer says so."""
+    without = {k: v for k, v in GPT_OSS.items() if k != "sliding_window"}
+    assert any("sliding_window" in sentence and "GptOssConfig" in sentence for sentence in read(without).assumptions)
+    assert not any("sliding_window" in sentence for sentence in read(GPT_OSS).assumptions)
+
+
+def test_classification_models_have_no_output_head() -> None:
+    """A sequence classifier has a row for each label where a language model has the vocabulary."""
+    model = read(MIXTRAL, architectures=["MixtralForSequenceClassification"], num_labels=3)
+    assert int(model.total_params) == 46_702_792_704 - 32000 * 4096 + 3 * 4096

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpufit.quantity import Q
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.drafts import draft_joint, draft_layers, drafting
 from gpufit.sources.mla import EXPERT_COUNTS, UNUSED, mixture, mixture_layers
 from gpufit.sources.patterns import attend, pre_norms, without
@@ -24,7 +25,7 @@ def grouped_mixture(
     """A decoder with standard attention, dense layers first and mixtures after them; layers in `sliding` keep `window` tokens."""
     d = open_decoder(config, tie_default=False)
     attend(d, full=without(d.all, sliding), sliding=sliding, window=window)
-    d.embedding()
+    output(d)
     d.attention(d.all, bias=bias, out_bias=out_bias, qk_norm=qk_norm)
     sparse = mixture_layers(d)
     dense = without(d.all, sparse)

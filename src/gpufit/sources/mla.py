@@ -11,6 +11,7 @@ from gpufit.model import Role, Shard
 from gpufit.quantity import Q
 from gpufit.sources.config import Config, Default
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.drafts import draft_joint, draft_layers, drafting
 from gpufit.sources.patterns import after_dense, per_layer, pre_norms, spread, without
 
@@ -188,7 +189,7 @@ def deepseek(
 
     add = attention or plain
     add(d, tuple(d.all))
-    d.embedding()
+    output(d)
     sparse = mixture_layers(d)
     dense = without(d.all, sparse)
     mlp_bias = config.flag("mlp_bias")

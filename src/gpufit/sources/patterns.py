@@ -68,8 +68,16 @@ def attend(
     head_dim: Q | None = None,
     value_dim: Q | None = None,
 ) -> None:
-    """Full and sliding-window layers with the model's own heads, or others; sliding layers without a window are full ones."""
+    """Full and sliding-window layers with the model's own heads, or others.
+
+    Sliding layers without a window are full ones, unless the file itself names them as sliding: then it is refused.
+    """
     at_full, at_sliding = tuple(full), tuple(sliding)
+    if window is None and at_sliding and SLIDING in (d.config.raw("layer_types") or ()):
+        raise ConfigError(
+            f"{d.config.where('layer_types')} has sliding layers, but sliding_window is {d.config.raw('sliding_window')!r}",
+            hint="check that the config.json is complete",
+        )
     if window is None:
         at_full, at_sliding = tuple(sorted(at_full + at_sliding)), ()
     d.full(at_full, heads=heads, kv_heads=kv_heads, head_dim=head_dim, value_dim=value_dim)

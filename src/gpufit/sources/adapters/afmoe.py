@@ -5,7 +5,9 @@ from __future__ import annotations
 from gpufit.model import Role, Shard
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.patterns import FULL, SLIDING, attend, class_defaults, typed_layers, window_of, without
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("AfmoeForCausalLM",)
 INERT = frozenset(
@@ -30,15 +32,15 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """Every `global_attn_every_n_layers`-th layer attends fully, unless `layer_types` says otherwise."""
-    config.fall_back(DEFAULTS)
     d = open_decoder(config, tie_default=False)
     step = config.integer("global_attn_every_n_layers")
     turn = [SLIDING if (i + 1) % step else FULL for i in d.all]
     kinds = typed_layers(config, int(d.num_layers), (FULL, SLIDING), otherwise=turn)
     attend(d, full=kinds[FULL], sliding=kinds[SLIDING], window=window_of(config))
-    d.embedding()
+    output(d)
     bias = config.flag("attention_bias")
     d.attention(d.all, bias=bias, out_bias=bias, qk_norm="head")
     inner = d.need(d.attention_heads) * d.need(d.head_dim)

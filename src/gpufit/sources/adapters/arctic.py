@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.patterns import pre_norms, without
 
 ARCHITECTURES = ("ArcticForCausalLM",)
@@ -23,7 +24,7 @@ def read(config: Config) -> Decoder:
     """Every `moe_layer_frequency`-th layer is a mixture; with `parallel_attn_mlp_res` an MLP as wide as the model stands beside it."""
     d = open_decoder(config, tie_default=False)
     d.full(d.all)
-    d.embedding()
+    output(d)
     d.attention(d.all)
     step = config.integer("moe_layer_frequency", default=2)
     sparse = tuple(i for i in d.all if (i + 1) % step == 0)

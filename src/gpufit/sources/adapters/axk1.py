@@ -6,6 +6,7 @@ from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.mla import deepseek, mixture_layers
 from gpufit.sources.patterns import class_defaults
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("AXK1ForCausalLM",)
 DEFAULTS = class_defaults(
@@ -29,9 +30,9 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """Mixtures have a score correction, and their output is normalised before it is added."""
-    config.fall_back(DEFAULTS)
     d = deepseek(config, score_correction=True)
     d.norm("post-mixture norm", "layers.{i}.post_mlp_layernorm", layers=mixture_layers(d))
     return d

@@ -6,6 +6,7 @@ from gpufit.model import Role, Shard
 from gpufit.sources.adapters.bailing_hybrid import experts
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.drafts import draft_layers, drafting
 from gpufit.sources.mla import mixture_layers
 from gpufit.sources.patterns import pre_norms, without
@@ -34,7 +35,7 @@ def read(config: Config) -> Decoder:
     """The published class is the repository's own and its configs are complete: only switches have defaults (vLLM 0.33.0)."""
     d = open_decoder(config, tie_default=False)
     d.full(d.all)
-    d.embedding(module="word_embeddings")
+    output(d, module="word_embeddings")
     attention(d, tuple(d.all))
     sparse = mixture_layers(d)
     dense = without(d.all, sparse)

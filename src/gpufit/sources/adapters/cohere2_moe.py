@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.patterns import FULL, SLIDING, attend, class_defaults, per_layer, spread, typed_layers, window_of, without
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("Cohere2MoeForCausalLM",)
 INERT = frozenset({"shared_expert_combination_strategy", "expert_selection_fn"})
@@ -27,16 +29,16 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """The pattern of windows begins anew after the dense layers, unless `layer_types` says otherwise."""
-    config.fall_back(DEFAULTS)
     d = open_decoder(config, tie_default=True)
     layers, first = int(d.num_layers), config.integer("first_k_dense_replace")
     before, after = config.integer("prefix_dense_sliding_window_pattern"), config.integer("sliding_window_pattern")
     turn = [(i + 1) % before == 0 for i in range(first)] + [(i + 1) % after == 0 for i in range(layers - first)]
     kinds = typed_layers(config, layers, (FULL, SLIDING), otherwise=[FULL if full else SLIDING for full in turn])
     attend(d, full=kinds[FULL], sliding=kinds[SLIDING], window=window_of(config))
-    d.embedding()
+    output(d)
     bias = config.flag("attention_bias")
     d.attention(d.all, bias=bias, out_bias=bias)
     words = per_layer(config, "mlp_layer_types", layers) or ["dense" if i < first else "sparse" for i in d.all]

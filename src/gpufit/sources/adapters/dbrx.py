@@ -5,7 +5,9 @@ from __future__ import annotations
 from gpufit.model import Role, Shard
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.patterns import class_defaults
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("DbrxForCausalLM",)
 INERT = frozenset({"moe_loss_weight", "moe_jitter_eps", "moe_normalize_expert_weights", "attn_pdrop"})
@@ -13,9 +15,9 @@ CLASS = "DbrxConfig (transformers 5.24.0)"
 DEFAULTS = class_defaults(CLASS, d_model=2048, n_heads=16, n_layers=24, max_seq_len=2048, vocab_size=32000)
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """KV heads stand in `attn_config`, the mixture in `ffn_config`; q, k and v are rows of one published matrix."""
-    config.fall_back(DEFAULTS)
     d = open_decoder(config, tie_default=False, prefix="transformer.")
     attn, ffn = config.sub("attn_config"), config.sub("ffn_config")
     if attn is None or ffn is None:
@@ -25,7 +27,7 @@ def read(config: Config) -> Decoder:
     attn.ignore("rope_theta", "clip_qkv")
     d.kv_heads = attn.count("kv_n_heads", symbol="n_kv", label="KV heads")
     d.full(d.all)
-    d.embedding(module="wte")
+    output(d, module="wte")
     where = "blocks.{i}.norm_attn_norm"
     d.attention(d.all, module=f"{where}.attn", names=("Wqkv", "Wqkv", "Wqkv", "out_proj"))
     experts = ffn.count("moe_num_experts", symbol="E", label="routed experts")

@@ -6,6 +6,7 @@ from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.grouped_moe import grouped_mixture
 from gpufit.sources.patterns import class_defaults
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("DeepseekForCausalLM",)
 DEFAULTS = class_defaults(
@@ -21,8 +22,8 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """Without an expert count the model is dense, as in the published class."""
-    config.fall_back(DEFAULTS)
     bias = config.flag("attention_bias")
     return grouped_mixture(config, bias=bias, out_bias=bias, score_correction=False)

@@ -7,6 +7,7 @@ from gpufit.sources.decoder import Decoder
 from gpufit.sources.grouped_moe import grouped_mixture
 from gpufit.sources.mla import deepseek
 from gpufit.sources.patterns import class_defaults
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("DeepseekV2ForCausalLM",)
 DEFAULTS = class_defaults(
@@ -29,12 +30,12 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """As DeepSeek-V3 without a score correction, unless `topk_method` asks for one.
 
     The text models of DeepSeek-VL2-Tiny and DeepSeek-OCR have no latent: `use_mla` is false, or both key widths are 0.
     """
-    config.fall_back(DEFAULTS)
     widths = [config.raw(name) for name in ("qk_nope_head_dim", "qk_rope_head_dim")]
     if not config.flag("use_mla", default=True) or widths == [0, 0]:
         config.ignore("kv_lora_rank", "q_lora_rank", "v_head_dim", "rm_head", "lm_head")

@@ -6,6 +6,7 @@ from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.mla import deepseek
 from gpufit.sources.patterns import class_defaults
+from gpufit.sources.stated import with_defaults
 
 MODEL_TYPES = ("deepseek_v3", "kimi_k2")
 ARCHITECTURES = ("DeepseekV3ForCausalLM",)
@@ -30,7 +31,7 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """Dense layers first, then mixtures with a score-correction buffer beside the router."""
-    config.fall_back(DEFAULTS)
     return deepseek(config, score_correction=config.text("topk_method") in (None, "noaux_tc"))

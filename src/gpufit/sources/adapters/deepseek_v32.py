@@ -7,6 +7,7 @@ from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.mla import deepseek
 from gpufit.sources.patterns import class_defaults
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("DeepseekV32ForCausalLM",)
 DEFAULTS = V3 | class_defaults(
@@ -14,7 +15,7 @@ DEFAULTS = V3 | class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """Latent attention over the tokens that each layer's indexer selects; all tokens stay in the cache."""
-    config.fall_back(DEFAULTS)
     return deepseek(config, score_correction=config.text("topk_method") in (None, "noaux_tc"))

@@ -9,8 +9,10 @@ from gpufit.model import Role, Shard
 from gpufit.quantity import BYTE_PER_TOKEN, NUMBER, TOKEN_PER_SEQUENCE, Q, fact
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.drafts import draft_layers, drafting
 from gpufit.sources.patterns import class_defaults, known, per_layer, spread
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("DeepseekV4ForCausalLM",)
 INERT = frozenset({"hc_eps", "hc_sinkhorn_iters", "compress_rope_theta", "compress_rope_parameters", "qk_nope_head_dim"})
@@ -42,9 +44,9 @@ OVERLAP = 2
 """Groups that one entry of an indexed layer is drawn from: its own and the one before."""
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """Layers by `compress_ratios` (0, 4 with an indexer, 128) or by `layer_types`; entries beyond the layers are the draft's."""
-    config.fall_back(DEFAULTS)
     d = open_decoder(config, tie_default=False, prefix="", standard_heads=False)
     d.attention_heads = config.count("num_attention_heads", symbol="n_q", label="attention heads")
     if config.integer("num_key_value_heads", default=1) != 1:
@@ -55,7 +57,7 @@ def read(config: Config) -> Decoder:
     kinds = layer_kinds(config, int(d.num_layers))
     keep_window(d, tuple(d.all))
     keep_entries(d, kinds)
-    d.embedding(module="embed", head="/head")
+    output(d, module="embed", head="/head")
     hidden = d.hidden
     attention(d, tuple(d.all))
     compressors(d, kinds)

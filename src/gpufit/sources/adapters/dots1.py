@@ -6,6 +6,7 @@ from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.grouped_moe import grouped_mixture
 from gpufit.sources.patterns import FULL, SLIDING, class_defaults, typed_layers, window_of
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("Dots1ForCausalLM",)
 DEFAULTS = class_defaults(
@@ -24,9 +25,9 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """Layers from `max_window_layers` on use the window where there is one."""
-    config.fall_back(DEFAULTS)
     layers = config.integer("num_hidden_layers")
     window = window_of(config)
     first = config.integer("max_window_layers")

@@ -5,8 +5,10 @@ from __future__ import annotations
 from gpufit.model import Role
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.drafts import draft_layers, drafting
 from gpufit.sources.patterns import class_defaults, pre_norms, without
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("Ernie4_5_MoeForCausalLM",)
 INERT = frozenset({"moe_norm_min", "moe_capacity", "moe_gate", "moe_use_aux_free"})
@@ -29,13 +31,13 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """Mixtures are the layers from `moe_layer_start_index` to `moe_layer_end_index` (-1: the last), by `moe_layer_interval`."""
-    config.fall_back(DEFAULTS)
     d = open_decoder(config, tie_default=True)
     bias = config.flag("use_bias")
     d.full(d.all)
-    d.embedding(head_bias=bias)
+    output(d, head_bias=bias)
     d.attention(d.all, bias=bias, out_bias=bias)
     last = config.raw("moe_layer_end_index")
     last = int(d.num_layers) - 1 if last == -1 else config.integer("moe_layer_end_index")

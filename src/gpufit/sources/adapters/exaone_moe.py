@@ -7,6 +7,7 @@ from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.grouped_moe import grouped_mixture
 from gpufit.sources.patterns import FULL, SLIDING, class_defaults, typed_layers, window_of
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("ExaoneMoeForCausalLM", "ExaoneMoEForCausalLM")
 DEFAULTS = class_defaults(
@@ -28,9 +29,9 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """`layer_types`, else a `sliding_window_pattern`: a step whose last layer is full, or letters (L sliding, G full)."""
-    config.fall_back(DEFAULTS)
     layers = config.integer("num_hidden_layers")
     window = window_of(config)
     pattern = config.raw("sliding_window_pattern")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from gpufit.sources.adapters.olmoe import attention_and_experts
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.patterns import class_defaults
+from gpufit.sources.stated import with_defaults
 
 DEFAULTS = class_defaults(
     "FlexOlmoConfig (transformers 5.24.0)",
@@ -20,12 +22,12 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """Norms stand after attention and mixture, not before them."""
-    config.fall_back(DEFAULTS)
     d = open_decoder(config, tie_default=False)
     d.full(d.all)
-    d.embedding()
+    output(d)
     attention_and_experts(d)
     d.norm("post-attention norm", "layers.{i}.post_attention_layernorm", layers=d.all)
     d.norm("post-MLP norm", "layers.{i}.post_feedforward_layernorm", layers=d.all)

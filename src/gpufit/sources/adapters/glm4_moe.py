@@ -6,6 +6,7 @@ from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.grouped_moe import grouped_mixture
 from gpufit.sources.patterns import class_defaults
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("Glm4MoeForCausalLM",)
 DEFAULTS = class_defaults(
@@ -25,8 +26,8 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """The bias is that of q, k and v alone; routers are loaded at fp32 (vLLM 0.33.0, glm4_moe.py)."""
-    config.fall_back(DEFAULTS)
     norm = "head" if config.flag("use_qk_norm") else ""
     return grouped_mixture(config, bias=config.flag("attention_bias"), qk_norm=norm, score_correction=True, router_dtype="fp32")

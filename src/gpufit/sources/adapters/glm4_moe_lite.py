@@ -6,6 +6,7 @@ from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.mla import deepseek
 from gpufit.sources.patterns import class_defaults
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("Glm4MoeLiteForCausalLM",)
 DEFAULTS = class_defaults(
@@ -29,7 +30,7 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """One dense layer, then mixtures with a score correction; routers are loaded at fp32 (vLLM 0.33.0, glm4_moe.py)."""
-    config.fall_back(DEFAULTS)
     return deepseek(config, score_correction=True, router_dtype="fp32")

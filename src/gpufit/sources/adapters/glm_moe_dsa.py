@@ -6,6 +6,7 @@ from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.mla import deepseek
 from gpufit.sources.patterns import class_defaults
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("GlmMoeDsaForCausalLM",)
 DEFAULTS = class_defaults(
@@ -32,7 +33,7 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """Layers whose `indexer_types` entry is "shared" have neither an indexer nor index keys."""
-    config.fall_back(DEFAULTS)
     return deepseek(config, score_correction=config.text("topk_method") in (None, "noaux_tc"))

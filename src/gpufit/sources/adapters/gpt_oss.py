@@ -5,7 +5,9 @@ from __future__ import annotations
 from gpufit.model import Role, Shard
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.patterns import FULL, SLIDING, attend, class_defaults, pre_norms, typed_layers, window_of
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("GptOssForCausalLM",)
 INERT = frozenset({"initial_context_length", "experts_per_token"})
@@ -25,17 +27,17 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """Layers as `layer_types` says (absent: sliding first, then in turn); experts are fused as published.
 
     Attention sinks are one weight a head and keep no cache.
     """
-    config.fall_back(DEFAULTS)
     d = open_decoder(config, tie_default=False)
     turn = [FULL if i % 2 else SLIDING for i in d.all]
     kinds = typed_layers(config, int(d.num_layers), (FULL, SLIDING), otherwise=turn)
     attend(d, full=kinds[FULL], sliding=kinds[SLIDING], window=window_of(config))
-    d.embedding()
+    output(d)
     bias = config.flag("attention_bias", default=True)
     d.attention(d.all, bias=bias, out_bias=bias)
     heads = d.need(d.attention_heads)

@@ -6,7 +6,9 @@ from gpufit.model import Role, Shard
 from gpufit.quantity import Q
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.patterns import FULL, SLIDING, attend, class_defaults, pre_norms, typed_layers, window_of
+from gpufit.sources.stated import with_defaults
 
 MODEL_TYPES = ("granitemoe", "granitemoeshared", "granitemoe_swa")
 INERT = frozenset({"attention_multiplier", "embedding_multiplier", "residual_multiplier"})
@@ -23,15 +25,15 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """Experts are published fused, gate and up in one matrix; `shared_intermediate_size` adds a shared MLP (granitemoeshared)."""
-    config.fall_back(DEFAULTS)
     d = open_decoder(config, tie_default=False)
     if config.text("model_type") == "granitemoe_swa":
         windows_and_sinks(d)
     else:
         d.full(d.all)
-    d.embedding()
+    output(d)
     bias = config.flag("attention_bias")
     d.attention(d.all, bias=bias, out_bias=bias)
     experts = config.count("num_local_experts", symbol="E", label="routed experts")

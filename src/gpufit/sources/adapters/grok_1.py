@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 
 MODEL_TYPES = ("grok-1", "grok_1")
 ARCHITECTURES = ("Grok1ModelForCausalLM", "Grok1ForCausalLM")
@@ -23,7 +24,7 @@ def read(config: Config) -> Decoder:
     """`residual_moe` puts a dense MLP of `intermediate_size` beside experts of `moe_intermediate_size` (grok1.py, vLLM 0.23.0)."""
     d = open_decoder(config, tie_default=False)
     d.full(d.all)
-    d.embedding()
+    output(d)
     d.attention(d.all, bias=config.flag("attention_bias"))
     width = config.count("intermediate_size", symbol="I", label="MLP width")
     own = config.maybe("moe_intermediate_size", symbol="I_e", label="expert width")

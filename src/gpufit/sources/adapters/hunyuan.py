@@ -9,7 +9,9 @@ from gpufit.layers.none import Shared
 from gpufit.model import Role, Shard
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.patterns import class_defaults, pre_norms, without
+from gpufit.sources.stated import with_defaults
 
 MODEL_TYPES = ("hunyuan", "hunyuan_v1_moe")
 ARCHITECTURES = ("HunYuanMoEV1ForCausalLM", "HunYuanForCausalLM")
@@ -39,12 +41,12 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """With `use_cla` only every `cla_share_factor`-th layer projects and keeps keys and values; the layers after it attend over them.
 
     Expert counts, widths and top-k may be lists with one entry a layer. Shapes: hunyuan.py as published with the models.
     """
-    config.fall_back(DEFAULTS)
     if config.flag("use_mla"):
         raise ConfigError(f"{config.where('use_mla')} is true, which no published Hunyuan has", hint="a newer gpufit may know it")
     d = open_decoder(config, tie_default=False)
@@ -56,7 +58,7 @@ def read(config: Config) -> Decoder:
     d.full(owners)
     for target in owners:
         d.layer(Shared(target=target), range(target + 1, min(target + step, int(d.num_layers))))
-    d.embedding()
+    output(d)
     bias = config.flag("attention_bias")
     d.attention(owners, bias=bias, out_bias=bias)
     attention_of_sharers(d, without(d.all, owners), bias)

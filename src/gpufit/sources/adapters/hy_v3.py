@@ -6,6 +6,7 @@ from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.grouped_moe import grouped_mixture
 from gpufit.sources.patterns import class_defaults
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("HYV3ForCausalLM",)
 INERT = frozenset({"router_scaling_factor", "enable_moe_fp32_combine", "moe_router_use_sigmoid", "enable_attention_fp32_softmax"})
@@ -27,8 +28,8 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """The first layer is dense, all others are mixtures, unless `mlp_layer_types` says otherwise."""
-    config.fall_back(DEFAULTS)
     bias = config.flag("attention_bias")
     return grouped_mixture(config, bias=bias, out_bias=bias, qk_norm="head", score_correction=True, router_dtype="fp32")

@@ -6,7 +6,9 @@ from gpufit.model import Role, Shard
 from gpufit.quantity import Q
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.patterns import class_defaults, pre_norms
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("JetMoEForCausalLM", "JetMoeForCausalLM")
 DEFAULTS = class_defaults(
@@ -23,9 +25,9 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """Every token has `num_key_value_heads` query heads in each of its experts; keys and values are common to all."""
-    config.fall_back(DEFAULTS)
     d = open_decoder(config, tie_default=True, standard_heads=False)
     experts = config.count("num_local_experts", "moe_num_experts", symbol="E", label="routed experts")
     used = config.count("num_experts_per_tok", "moe_top_k", symbol="E_k", label="experts per token")
@@ -34,7 +36,7 @@ def read(config: Config) -> Decoder:
     d.attention_heads = (used * d.kv_heads).as_step("n_q", "attention heads")
     config.ignore("num_attention_heads", "head_dim")
     d.full(d.all)
-    d.embedding()
+    output(d)
     inner = d.kv_heads * d.head_dim
     kv = "layers.{i}.self_attention.kv_proj"
     d.linear("kv_proj", Role.ATTENTION, kv, 2 * inner, d.hidden, layers=d.all, shard=Shard.KV_HEADS, heads=d.kv_heads)

@@ -7,6 +7,7 @@ from gpufit.model import Role, Shard
 from gpufit.quantity import Q
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.patterns import (
     FULL,
     SLIDING,
@@ -19,6 +20,7 @@ from gpufit.sources.patterns import (
     window_of,
     without,
 )
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("LagunaForCausalLM",)
 INERT = frozenset({"gating_types", "moe_routed_scaling_factor", "moe_router_logit_softcapping", "moe_apply_router_weight_on_input"})
@@ -40,9 +42,9 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """Attention heads by `num_attention_heads_per_layer`; KV heads are the same everywhere."""
-    config.fall_back(DEFAULTS)
     d = open_decoder(config, tie_default=False)
     layers = int(d.num_layers)
     kinds = typed_layers(config, layers, (FULL, SLIDING), otherwise=[FULL] * layers)
@@ -50,7 +52,7 @@ def read(config: Config) -> Decoder:
     main = int(d.need(d.attention_heads))
     counts = per_layer(config, "num_attention_heads_per_layer", layers) or [main] * layers
     bias = config.flag("attention_bias")
-    d.embedding()
+    output(d)
     for count in dict.fromkeys(counts):
         heads = config.item(count, "num_attention_heads_per_layer", symbol=f"n_q{count}", label="attention heads of some layers")
         same = frozenset(i for i in d.all if counts[i] == count)

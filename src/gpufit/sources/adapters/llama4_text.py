@@ -8,7 +8,9 @@ from gpufit.model import Role, Shard
 from gpufit.quantity import TOKEN_PER_SEQUENCE
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.patterns import CHUNKED, FULL, class_defaults, pre_norms, typed_layers, without
+from gpufit.sources.stated import with_defaults
 
 MODEL_TYPES = ("llama4_text",)
 ARCHITECTURES = ("Llama4ForCausalLM",)
@@ -32,12 +34,12 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """Layers by `layer_types`, else chunked where they rotate; query and key norms have no weights."""
-    config.fall_back(DEFAULTS)
     d = open_decoder(config, tie_default=False)
     attention_kinds(d)
-    d.embedding()
+    output(d)
     bias = config.flag("attention_bias")
     d.attention(d.all, bias=bias, out_bias=bias)
     sparse = moe_layers(d)

@@ -6,8 +6,10 @@ from gpufit.errors import ConfigError
 from gpufit.model import Role
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
+from gpufit.sources.dense import output
 from gpufit.sources.mla import open_latent, query_rank
 from gpufit.sources.patterns import class_defaults
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("LongcatFlashForCausalLM",)
 INERT = frozenset({"zero_expert_type", "mla_scale_q_lora", "mla_scale_kv_lora", "num_nextn_predict_layers"})
@@ -31,6 +33,7 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """`num_layers` counts the double layers; each keeps two latents and so stands in two groups.
 
@@ -40,7 +43,6 @@ def read(config: Config) -> Decoder:
         sublayers = config.integer("num_hidden_layers")
         config.data = {**config.data, "num_layers": sublayers // 2}
     config.data = {name: value for name, value in config.data.items() if name != "num_hidden_layers"}
-    config.fall_back(DEFAULTS)
     if (method := config.text("attention_method")) not in (None, "MLA"):
         raise ConfigError(f"{config.where('attention_method')} is {method!r}, expected MLA", hint="a newer gpufit may know it")
     d = open_latent(config)
@@ -62,7 +64,7 @@ def read(config: Config) -> Decoder:
         d.mlp(d.all, inner, module=f"layers.{{i}}.mlps.{k}")
         d.norm("input norm", f"layers.{{i}}.input_layernorm.{k}", layers=d.all)
         d.norm("post-attention norm", f"layers.{{i}}.post_attention_layernorm.{k}", layers=d.all)
-    d.embedding()
+    output(d)
     experts = config.count("n_routed_experts", symbol="E", label="routed experts")
     empty = config.maybe("zero_expert_num", symbol="E_0", label="experts that compute nothing")
     choices = experts if empty is None else experts + empty

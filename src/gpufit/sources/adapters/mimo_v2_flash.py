@@ -7,8 +7,10 @@ from gpufit.model import Role, Shard
 from gpufit.quantity import TOKEN_PER_SEQUENCE, Q
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.mla import mixture
 from gpufit.sources.patterns import FULL, SLIDING, attend, class_defaults, per_layer, pre_norms, spread, typed_layers, without
+from gpufit.sources.stated import with_defaults
 
 MODEL_TYPES = ("mimo_v2_flash", "mimo_v2")
 ARCHITECTURES = ("MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM")
@@ -33,13 +35,13 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """Sliding layers are those of `layer_types` or with a 1 in `hybrid_layer_pattern`; mixtures those of `moe_layer_freq`."""
-    config.fall_back(DEFAULTS)
     d = open_decoder(config, tie_default=False)
     layers = int(d.num_layers)
     kinds = attention_kinds(config, layers)
-    d.embedding()
+    output(d)
     bias = config.flag("attention_bias")
     value = config.count("v_head_dim", symbol="d_v", label="value width")
     attend(d, full=kinds[FULL], value_dim=value)

@@ -6,7 +6,9 @@ from gpufit.errors import ConfigError
 from gpufit.model import Role, Shard
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.patterns import attend, class_defaults, per_layer, pre_norms, spread, window_of
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("MiniMaxM2ForCausalLM",)
 INERT = frozenset(
@@ -33,9 +35,9 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """All layers attend fully: an `attn_type_list` with other entries than 1 is refused, and so is a shared expert."""
-    config.fall_back(DEFAULTS)
     d = open_decoder(config, tie_default=False)
     kinds = per_layer(config, "attn_type_list", int(d.num_layers))
     if kinds is not None:
@@ -47,7 +49,7 @@ def read(config: Config) -> Decoder:
             hint="check the config.json",
         )
     attend(d, sliding=d.all, window=window_of(config))
-    d.embedding()
+    output(d)
     d.attention(d.all)
     if config.flag("use_qk_norm", default=True):
         query_key_norms(d)

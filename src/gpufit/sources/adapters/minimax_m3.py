@@ -8,7 +8,9 @@ from gpufit.model import Role, Shard
 from gpufit.quantity import Q
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.patterns import FULL, class_defaults, per_layer, pre_norms, spread, without
+from gpufit.sources.stated import with_defaults
 
 MODEL_TYPES = ("minimax_m3", "minimax_m3_vl_text")
 ARCHITECTURES = ("MiniMaxM3ForCausalLM", "MiniMaxM3SparseForCausalLM")
@@ -33,9 +35,9 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """Sparse layers by `layer_types` or by `sparse_attention_config`; mixtures by `mlp_layer_types` or `moe_layer_freq`."""
-    config.fall_back(DEFAULTS)
     d = open_decoder(config, tie_default=False)
     if config.flag("attention_output_gate"):
         where = config.where("attention_output_gate")
@@ -46,7 +48,7 @@ def read(config: Config) -> Decoder:
         attention_heads=d.need(d.attention_heads), kv_heads=d.need(d.kv_heads), head_dim=d.need(d.head_dim), index=bf16_index(width)
     )
     d.layer(kind, sparse)
-    d.embedding()
+    output(d)
     d.attention(d.all, qk_norm="head" if config.flag("use_qk_norm", default=True) else "")
     indexer(d, sparse, heads, width)
     mixture(d)

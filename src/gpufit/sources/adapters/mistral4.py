@@ -6,6 +6,7 @@ from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.mla import deepseek
 from gpufit.sources.patterns import class_defaults
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("Mistral4ForCausalLM",)
 DEFAULTS = class_defaults(
@@ -29,7 +30,7 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """DeepSeek's shapes with a softmax router, which has no score correction."""
-    config.fall_back(DEFAULTS)
     return deepseek(config, score_correction=False)

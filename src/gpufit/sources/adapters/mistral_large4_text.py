@@ -7,8 +7,10 @@ from gpufit.layers.sparse import IndexOnly, SparseLatent, fp8_index
 from gpufit.model import Role, Shard
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
+from gpufit.sources.dense import output
 from gpufit.sources.mla import index_owners, indexer, mixture, mixture_layers, open_latent
 from gpufit.sources.patterns import class_defaults, per_layer, pre_norms, without
+from gpufit.sources.stated import with_defaults
 
 MODEL_TYPES = ("mistral_large4_text",)
 DEFAULTS = class_defaults(
@@ -33,13 +35,13 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """Layers are told apart by what they keep: whether they rotate, own an indexer, and own their latent.
 
     A layer without position keeps no rotary key; a layer whose `kv_source_layers` entry is an earlier one keeps that layer's latent
     in use and stores none (modeling_mistral_large4.py, transformers 5.24.0).
     """
-    config.fall_back(DEFAULTS)
     d = open_latent(config)
     config.ignore("layer_types", "index_topk")
     bias = config.flag("attention_bias")
@@ -64,7 +66,7 @@ def read(config: Config) -> Decoder:
         d.part(f"softmax {name}", Role.ATTENTION, module, heads, layers=d.all, shard=Shard.COLUMN)
     rope = config.count("qk_rope_head_dim", symbol="d_r", label="rotary width")
     d.part("rotary frequency scales", Role.OTHER, "rotary_emb.alpha", rope // 2, dtype="fp32")
-    d.embedding()
+    output(d)
     sparse = mixture_layers(d)
     dense = without(d.all, sparse)
     if dense:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.patterns import attend, class_defaults, pre_norms, window_of
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("MixtralForCausalLM",)
 DEFAULTS = class_defaults(
@@ -21,12 +23,12 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """Every layer has `num_local_experts` gated experts; where `sliding_window` is set all layers use it."""
-    config.fall_back(DEFAULTS)
     d = open_decoder(config, tie_default=False)
     attend(d, sliding=d.all, window=window_of(config))
-    d.embedding()
+    output(d)
     d.attention(d.all)
     d.experts(
         d.all,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.patterns import class_defaults, pre_norms
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("OlmoeForCausalLM",)
 DEFAULTS = class_defaults(
@@ -20,12 +22,12 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """Query and key norms span all heads."""
-    config.fall_back(DEFAULTS)
     d = open_decoder(config, tie_default=False)
     d.full(d.all)
-    d.embedding()
+    output(d)
     attention_and_experts(d)
     pre_norms(d)
     return d

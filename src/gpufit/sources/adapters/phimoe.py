@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.patterns import attend, class_defaults, window_of
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("PhiMoEForCausalLM",)
 DEFAULTS = class_defaults(
@@ -21,12 +23,12 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """Where `sliding_window` is set all layers use it."""
-    config.fall_back(DEFAULTS)
     d = open_decoder(config, tie_default=False)
     attend(d, sliding=d.all, window=window_of(config))
-    d.embedding(head_bias=config.flag("lm_head_bias"))
+    output(d, head_bias=config.flag("lm_head_bias"))
     bias = config.flag("attention_bias")
     d.attention(d.all, bias=bias, out_bias=bias)
     d.experts(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.patterns import FULL, SLIDING, attend, class_defaults, pre_norms, stepped, typed_layers, window_of, without
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("Qwen2MoeForCausalLM",)
 DEFAULTS = class_defaults(
@@ -25,9 +27,9 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """With `use_sliding_window` the even ones of the first `max_window_layers` layers use the window; without it none does."""
-    config.fall_back(DEFAULTS)
     d = open_decoder(config, tie_default=False)
     window = window_of(config) if config.flag("use_sliding_window") else None
     config.ignore("sliding_window")
@@ -35,7 +37,7 @@ def read(config: Config) -> Decoder:
     words = [SLIDING if window is not None and i % 2 == 0 and i < first else FULL for i in d.all]
     kinds = typed_layers(config, int(d.num_layers), (FULL, SLIDING), otherwise=words)
     attend(d, full=kinds[FULL], sliding=kinds[SLIDING], window=window)
-    d.embedding()
+    output(d)
     d.attention(d.all, bias=config.flag("qkv_bias", default=True))
     experts = config.count("num_experts", "num_local_experts", symbol="E", label="routed experts")
     sparse = stepped(config, int(d.num_layers), experts=int(experts) > 0)

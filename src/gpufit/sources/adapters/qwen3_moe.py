@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.patterns import attend, class_defaults, pre_norms, stepped, window_of, without
+from gpufit.sources.stated import with_defaults
 
 MODEL_TYPES = ("qwen3_moe", "qwen3_vl_moe_text")
 ARCHITECTURES = ("Qwen3MoeForCausalLM",)
@@ -25,13 +27,13 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """With `use_sliding_window` every layer uses the window; without it none does. `head_dim` falls back to hidden_size / heads."""
-    config.fall_back(DEFAULTS)
     d = open_decoder(config, tie_default=False)
     attend(d, sliding=d.all, window=window_of(config) if config.flag("use_sliding_window") else None)
     config.ignore("sliding_window")
-    d.embedding()
+    output(d)
     bias = config.flag("attention_bias")
     d.attention(d.all, bias=bias, out_bias=bias, qk_norm="head")
     experts = config.count("num_experts", "num_local_experts", symbol="E", label="routed experts")

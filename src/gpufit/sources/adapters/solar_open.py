@@ -6,6 +6,7 @@ from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.grouped_moe import grouped_mixture
 from gpufit.sources.patterns import class_defaults
+from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("SolarOpenForCausalLM",)
 DEFAULTS = class_defaults(
@@ -24,8 +25,8 @@ DEFAULTS = class_defaults(
 )
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """GLM-4.5's shapes without dense layers."""
-    config.fall_back(DEFAULTS)
     norm = "head" if config.flag("use_qk_norm") else ""
     return grouped_mixture(config, bias=config.flag("attention_bias"), qk_norm=norm, score_correction=True)

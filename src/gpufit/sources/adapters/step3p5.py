@@ -9,8 +9,10 @@ from gpufit.model import Role, Shard
 from gpufit.quantity import Q
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder, open_decoder
+from gpufit.sources.dense import output
 from gpufit.sources.drafts import draft_joint, draft_layers, drafting
 from gpufit.sources.patterns import FULL, SLIDING, attend, class_defaults, pre_norms, spread, window_of, without
+from gpufit.sources.stated import with_defaults
 
 MODEL_TYPES = ("step3p5", "step3p5_flash")
 ARCHITECTURES = ("Step3p5ForCausalLM",)
@@ -50,9 +52,9 @@ TOP_NAMES = ("moe_top_k", "num_experts_per_tok")
 SHARED_NAMES = ("share_expert_dim", "share_expert_dims")
 
 
+@with_defaults(DEFAULTS)
 def read(config: Config) -> Decoder:
     """Per-layer lists may go on over the draft layers. Sliding layers take their heads from `attention_other_setting`."""
-    config.fall_back(DEFAULTS)
     d = open_decoder(config, tie_default=False)
     if (kv := config.maybe(*KV_NAMES, symbol="n_kv", label="KV heads")) is not None:
         d.kv_heads = kv
@@ -61,7 +63,7 @@ def read(config: Config) -> Decoder:
     words = padded(config, "layer_types", own, len(draft), "mtp_layer_types") or [FULL] * (own + len(draft))
     kinds = spread(config, "layer_types", words, (FULL, SLIDING))
     sparse = mixture_layers(d, own, len(draft))
-    d.embedding()
+    output(d)
     layers(d, tuple(d.all), kinds, sparse)
     pre_norms(d)
     if draft:
