@@ -206,7 +206,8 @@ def test_hunyuan_layers_share_caches() -> None:
 def test_laguna_heads_differ_by_layer() -> None:
     """Laguna's sliding layers may have more attention heads than its full ones; KV heads stay."""
     config = {
-        "model_type": "laguna", "hidden_size": 2048, "num_attention_heads": 48, "num_hidden_layers": 4, "num_attention_heads_per_layer": [48, 72, 72, 72],
+        "model_type": "laguna", "hidden_size": 2048, "num_attention_heads": 48, "num_hidden_layers": 4,
+        "num_attention_heads_per_layer": [48, 72, 72, 72],
         "layer_types": ["full_attention"] + ["sliding_attention"] * 3,
     }  # fmt: skip
     rows = {p.layers: int(p.rows) for p in read(config).parts if p.name == "q_proj"}
