@@ -7,6 +7,7 @@ from support import calculate, equations, gpufit, leading_number
 
 import gpufit as library
 from gpufit.derivation import steps
+from gpufit.formats.cache import BF16
 from gpufit.report.explain import equation
 from gpufit.sources.catalogue import entries
 
@@ -72,7 +73,7 @@ def test_facts_have_origins_and_symbols_are_unique() -> None:
     for model in library.models():
         seen: set[str] = set()
         for step in steps(
-            model.total_params, *(g.kind.fixed_bytes(model.num_layers) or model.num_layers for g in model.layers[:1])
+            model.total_params, *(g.kind.fixed_bytes(model.num_layers, BF16) or model.num_layers for g in model.layers[:1])
         ):
             assert step.origin or not step.is_fact
             assert step.symbol not in seen

@@ -97,7 +97,7 @@ def kinds(draw: st.DrawFn) -> State:
 def test_the_context_changes_nothing(kind: State, context: int) -> None:
     """A recurrent layer costs the same for every context length: it does not grow."""
     held = kind.sequence_bytes(q(context, TOKEN_PER_SEQUENCE), q(1), BF16)
-    assert held.value == kind.fixed_bytes(q(1)).value
+    assert held.value == kind.fixed_bytes(q(1), BF16).value
     assert not kind.grows
 
 
@@ -105,13 +105,13 @@ def test_the_context_changes_nothing(kind: State, context: int) -> None:
 def test_equal_shares_make_the_whole(kind: State, tp: int) -> None:
     """Where heads and channels divide, the states on all GPUs together are the state of one GPU."""
     assert kind.tp_refusal(tp) is None
-    assert tp * int(kind.fixed_bytes(q(tp))) == int(kind.fixed_bytes(q(1)))
+    assert tp * int(kind.fixed_bytes(q(tp), BF16)) == int(kind.fixed_bytes(q(1), BF16))
 
 
 @given(kinds(), st.integers(1, 8))
 def test_drafts_widen_only_a_convolution(kind: State, drafted: int) -> None:
     """Draft tokens under verification add their own inputs to the convolution state, and nothing to the recurrent one."""
-    more = int(kind.state_bytes(q(1), drafted)) - int(kind.fixed_bytes(q(1)))
+    more = int(kind.state_bytes(q(1), drafted)) - int(kind.fixed_bytes(q(1), BF16))
     channels = kind.conv_channels(q(1)) if kind.drafts_widen else None
     assert more == (0 if channels is None else int(channels) * drafted * int(kind.conv_bytes))
 
@@ -120,7 +120,7 @@ def test_drafts_widen_only_a_convolution(kind: State, drafted: int) -> None:
 def test_a_single_group_is_copied_to_every_gpu(tp: int, dim: int, size: int) -> None:
     """One B/C group on several GPUs is kept whole on each: the shares exceed the whole by exactly the copies."""
     kind = Mamba2(heads=q(8), head_dim=q(dim), state_size=q(size), groups=q(1), kernel=q(4), **bytes_of(2, 4))
-    extra = tp * int(kind.fixed_bytes(q(tp))) - int(kind.fixed_bytes(q(1)))
+    extra = tp * int(kind.fixed_bytes(q(tp), BF16)) - int(kind.fixed_bytes(q(1), BF16))
     assert kind.tp_refusal(tp) is None
     assert extra == (tp - 1) * 2 * size * 3 * 2
 

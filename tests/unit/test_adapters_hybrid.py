@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpufit.errors import ConfigError
+from gpufit.formats.cache import BF16
 from gpufit.layers.state import State
 from gpufit.model import Model, Role
 from gpufit.quantity import NUMBER, Q, fact
@@ -74,7 +75,7 @@ def one(number: int) -> Q:
 
 def states(read: Model) -> list[int]:
     """Bytes of the state of one layer on one GPU, for each group of recurrent layers."""
-    return [int(g.kind.fixed_bytes(one(1))) for g in read.layers if isinstance(g.kind, State)]
+    return [int(g.kind.fixed_bytes(one(1), BF16)) for g in read.layers if isinstance(g.kind, State)]
 
 
 # Totals as the published implementations instantiate these models (transformers 5.24.0); those of Qwen3-Next, Nemotron 3 Nano, Jamba,

@@ -51,11 +51,11 @@ def growing_bytes_per_token(model: Model, tp: Q, cache: CacheFormat) -> Q:
     return total(terms, unit=BYTE_PER_TOKEN).as_step("K_g", "KV cache of one token past every window")
 
 
-def fixed_bytes(model: Model, tp: Q) -> Q:
+def fixed_bytes(model: Model, tp: Q, cache: CacheFormat) -> Q:
     """What a sequence of any length keeps on one GPU: recurrent states and the like."""
     terms = []
     for group in model.layers:
-        each = group.kind.fixed_bytes(tp)
+        each = group.kind.fixed_bytes(tp, cache)
         if each is not None:
             terms.append(layer_count(model, group) * each)
     return total(terms, unit=BYTE_PER_SEQUENCE).as_step("S_fixed", "cache of one sequence that does not grow with its length")

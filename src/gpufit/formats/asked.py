@@ -35,15 +35,18 @@ def _block() -> BlockScaled:
 
 def tensor_format(name: str) -> TensorFormat | None:
     """The storage of a linear layer in a format by name; None for plain dtypes."""
-    makers = {
-        "fp8": _block,
-        "int8": lambda: _groups(8, zeros=False),
-        "int4": lambda: _groups(4, zeros=True),
-        "mxfp4": lambda: MXFP4,
-        "nvfp4": lambda: nvfp4(scalars=8),
-    }
-    maker = makers.get(name)
-    return None if maker is None else maker()
+    match name:
+        case "fp8":
+            return _block()
+        case "int8":
+            return _groups(8, zeros=False)
+        case "int4":
+            return _groups(4, zeros=True)
+        case "mxfp4":
+            return MXFP4
+        case "nvfp4":
+            return nvfp4(scalars=8)
+    return None
 
 
 def recipe_for(name: str, model: Model) -> Recipe | None:

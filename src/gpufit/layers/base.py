@@ -23,7 +23,7 @@ class LayerKind(Protocol):
         """B/token that one more token costs (in a windowed layer: while the window fills); None where no token is kept."""
         ...
 
-    def fixed_bytes(self, tp: Q) -> Q | None:
+    def fixed_bytes(self, tp: Q, cache: CacheFormat) -> Q | None:
         """B/sequence that are held whatever the length, such as a recurrent state; None where there are none."""
         ...
 

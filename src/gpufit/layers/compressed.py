@@ -34,7 +34,7 @@ class SlidingLatent:
             held = held.because("the shared vector is copied to each tensor-parallel rank, not divided")
         return held.as_step(f"k_{self.kind}", f"cache of one token in one {self.title} layer")
 
-    def fixed_bytes(self, tp: Q) -> None:
+    def fixed_bytes(self, tp: Q, cache: CacheFormat) -> None:
         """Nothing is held beside the tokens."""
         return
 
@@ -88,7 +88,7 @@ class Compressed:
             share = share.because("compressed entries are copied to each tensor-parallel rank, not divided")
         return share.as_step(f"k_{int(self.ratio)}", f"cache of one token in one layer that compresses {int(self.ratio)} to 1")
 
-    def fixed_bytes(self, tp: Q) -> Q:
+    def fixed_bytes(self, tp: Q, cache: CacheFormat) -> Q:
         """The compressors' waiting tokens."""
         states = [self.state_tokens * self.state_width * self.state_bytes]
         if self.index_state_width is not None:
@@ -100,7 +100,7 @@ class Compressed:
     def sequence_bytes(self, context: Q, tp: Q, cache: CacheFormat) -> Q:
         """Complete entries, and the compressor state."""
         entries = (context // self.ratio).as_step(f"n_{int(self.ratio)}", f"entries for {int(self.ratio)} tokens each")
-        held = entries * self.entry_bytes(cache) + self.fixed_bytes(tp)
+        held = entries * self.entry_bytes(cache) + self.fixed_bytes(tp, cache)
         return held.as_step(f"S_{int(self.ratio)}", f"cache of one sequence in one layer that compresses {int(self.ratio)} to 1")
 
     def tp_refusal(self, tp: int) -> str | None:

@@ -37,14 +37,14 @@ class Cross:
         """One more decoder token costs nothing."""
         return
 
-    def fixed_bytes(self, tp: Q) -> None:
-        """What is held depends on the cache format: `sequence_bytes` says it."""
-        return
-
-    def sequence_bytes(self, context: Q, tp: Q, cache: CacheFormat) -> Q:
-        """Encoder tokens times the bytes of one, whatever the context."""
+    def fixed_bytes(self, tp: Q, cache: CacheFormat) -> Q:
+        """Encoder tokens times the bytes of one: the same for every decoder length."""
         held = self.encoder_tokens * self.encoder_token_bytes(tp, cache)
         return held.as_step(f"S_{self.kind}", f"cache of one sequence in one {self.title} layer")
+
+    def sequence_bytes(self, context: Q, tp: Q, cache: CacheFormat) -> Q:
+        """The encoder's keys and values, whatever the context."""
+        return self.fixed_bytes(tp, cache)
 
     def tp_refusal(self, tp: int) -> str | None:
         """Attention heads must divide by tp; KV heads must divide by tp or tp by them."""

@@ -41,7 +41,7 @@ class Full:
             elements = heads * (self.head_dim + self.value_dim)
         return (elements * cache.bytes_per_element).as_step(f"k_{self.kind}", f"cache of one token in one {self.title} layer")
 
-    def fixed_bytes(self, tp: Q) -> None:
+    def fixed_bytes(self, tp: Q, cache: CacheFormat) -> None:
         """Nothing is held beside the tokens."""
         return
 

@@ -32,7 +32,7 @@ class Latent:
             held = held.because("the latent cache is copied to each tensor-parallel rank, not divided")
         return held.as_step(f"k_{self.kind}", f"cache of one token in one {self.title} layer")
 
-    def fixed_bytes(self, tp: Q) -> Q | None:
+    def fixed_bytes(self, tp: Q, cache: CacheFormat) -> Q | None:
         """Nothing is held beside the tokens."""
         return None
 

@@ -21,7 +21,7 @@ class NoCache:
         """Nothing."""
         return
 
-    def fixed_bytes(self, tp: Q) -> None:
+    def fixed_bytes(self, tp: Q, cache: CacheFormat) -> None:
         """Nothing."""
         return
 

@@ -70,13 +70,13 @@ class State:
             terms.append(elements * self.recurrent_bytes)
         return total(terms, unit=STATE_UNIT).as_step(f"S_{self.kind}", f"state of one sequence in one {self.title} layer")
 
-    def fixed_bytes(self, tp: Q) -> Q:
+    def fixed_bytes(self, tp: Q, cache: CacheFormat) -> Q:
         """Both states, in their own dtypes."""
         return self.state_bytes(tp)
 
     def sequence_bytes(self, context: Q, tp: Q, cache: CacheFormat) -> Q:
         """The state, whatever the context."""
-        return self.fixed_bytes(tp)
+        return self.fixed_bytes(tp, cache)
 
     def tp_refusal(self, tp: int) -> str | None:
         """Kinds with heads override this."""

@@ -62,7 +62,7 @@ def cache_cost(model: Model, *, dtype: str | None, tp: int, contexts: tuple[Q | 
             kind=group.kind,
             layers=layer_count(model, group),
             per_token=group.kind.bytes_per_token(split, cache),
-            fixed=group.kind.fixed_bytes(split),
+            fixed=group.kind.fixed_bytes(split, cache),
         )
         for group in model.layers
     )
@@ -73,7 +73,7 @@ def cache_cost(model: Model, *, dtype: str | None, tp: int, contexts: tuple[Q | 
         per_token=bytes_per_token(model, one, cache),
         per_token_on_gpu=bytes_per_token(model, split, cache),
         growing=growing_bytes_per_token(model, one, cache),
-        fixed=fixed_bytes(model, one),
+        fixed=fixed_bytes(model, one, cache),
         kinds=kinds,
         per_sequence=tuple(
             (n, sequence_bytes(model, n, one, cache), sequence_bytes(model, n, split, cache)) for n in _contexts(model, contexts)

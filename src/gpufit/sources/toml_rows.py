@@ -15,6 +15,8 @@ try:
 except ModuleNotFoundError:
     import tomllib as toml  # type: ignore[no-redef]
 
+__all__ = ["build_row", "raw_rows", "toml"]
+
 Raw = dict[str, Any]
 Row = TypeVar("Row")
 
