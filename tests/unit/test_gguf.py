@@ -256,6 +256,27 @@ def test_deepseek_latents(stated: str) -> None:
     assert (kind.latent_rank.value, kind.rope_dim.value, len(found.layers[0].indices)) == (512, 64, 27)
 
 
+def test_layers_that_are_one_thing_each() -> None:
+    """Nemotron-H: KV heads, widths and routers by layer tell attention, MLP, experts and mixers apart; only two kinds keep anything."""
+    meta = llama_metadata(
+        layers=4, hidden=256, heads=4, kv_heads=2, width=512, context=8192, arch="nemotron_h", expert_count=8, expert_used_count=2,
+        expert_feed_forward_length=128, expert_shared_count=1, expert_shared_feed_forward_length=256,
+        **{
+            "attention.key_length": 64, "ssm.conv_kernel": 4, "ssm.state_size": 128, "ssm.group_count": 8, "ssm.inner_size": 512,
+            "ssm.time_step_rank": 8,
+        },
+    )  # fmt: skip
+    meta |= {"nemotron_h.attention.head_count_kv": [0, 2, 0, 0], "nemotron_h.feed_forward_length": [0, 0, 512, 128]}
+    tensors: Tensors = [
+        ("token_embd.weight", (1000, 256), "F16"), ("output.weight", (1000, 256), "F16"), ("output_norm.weight", (256,), "F32"),
+        ("blk.0.ssm_in.weight", (2568, 256), "F16"), ("blk.1.attn_k.weight", (128, 256), "F16"), ("blk.2.ffn_up.weight", (512, 256), "F16"),
+        ("blk.3.ffn_gate_inp.weight", (8, 256), "F32"),
+    ]  # fmt: skip
+    found = model(meta, tensors)
+    kept = {g.kind.kind: g.indices for g in found.layers if g.kind.kind != "none"}
+    assert kept == {"mamba2": (0,), "full": (1,)}
+
+
 # -- refusals -------------------------------------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +220,13 @@ def test_ggml_caches(name: str, mib: int) -> None:
     """Llama 3.1 8B at 32,768 tokens: 4 GiB at 16 bit, and by ggml's blocks of 34, 24, 20 and 18 bytes for 32 elements below it."""
     per_element = CACHE_FORMATS[name].bytes_per_element.value
     assert 2 * 8 * 128 * 32 * 32_768 * per_element == mib * 2**20
+
+
+def test_pipe(tmp_path: Path) -> None:
+    """A named pipe, as a shell's <(...) gives one, is read like standard input."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_text(json.dumps(LLAMA)))
+    writer.start()
+    assert read(str(pipe)).total_params.value == LLAMA_PARAMETERS
+    writer.join()

@@ -43,10 +43,11 @@ class Keys:
         return value
 
     def need(self, key: str) -> int:
-        """A whole number that must be there."""
+        """A positive number that must be there."""
         value = self.number(key)
-        if value is None:
-            raise ConfigError(f"{self.header.where} has no {self.arch}.{key}", hint="convert it anew with a current llama.cpp")
+        if value is None or value <= 0:
+            has = "has no" if value is None else f"says {value} for"
+            raise ConfigError(f"{self.header.where} {has} {self.arch}.{key}", hint="convert it anew with a current llama.cpp")
         return value
 
     def each(self, key: str, layers: int) -> list[int]:
@@ -173,8 +174,6 @@ def _qwen_experts(k: Keys) -> Fields:
         "num_experts": k.need("expert_count"),
         "num_experts_per_tok": k.need("expert_used_count"),
         "moe_intermediate_size": k.need("expert_feed_forward_length"),
-        "decoder_sparse_step": 1,
-        "mlp_only_layers": [],
     }
     if k.has("blk.{i}.ffn_up_shexp.weight"):
         fields["shared_expert_intermediate_size"] = k.number("expert_shared_feed_forward_length") or fields["moe_intermediate_size"]
@@ -241,6 +240,86 @@ def _experts_after_dense(k: Keys) -> Fields:
     }
 
 
+def _all_experts(
+    model_type: str, *, width: str = "feed_forward_length", count: str = "num_local_experts"
+) -> Callable[[Keys], Fields]:
+    """A family with the same mixture in every layer."""
+
+    def build(k: Keys) -> Fields:
+        fields = _dense(k, model_type, width=width)
+        return {**fields, count: k.need("expert_count"), "num_experts_per_tok": k.need("expert_used_count")}
+
+    return build
+
+
+def _granite_moe(k: Keys) -> Fields:
+    return {**_all_experts("granitemoe")(k), "shared_intermediate_size": k.number("expert_shared_feed_forward_length") or 0}
+
+
+def _dots1(k: Keys) -> Fields:
+    return {**_dense(k, "dots1"), **_experts_after_dense(k), "sliding_window": None}
+
+
+def _exaone4(k: Keys) -> Fields:
+    """The small one has no window, and all of its layers are full."""
+    return {**_dense(k, "exaone4"), **(_windows(k, 4) if k.number("attention.sliding_window") else {"sliding_window": None})}
+
+
+def _llama4(k: Keys) -> Fields:
+    """Chunks of 8,192 tokens but for every fourth layer, which llama.cpp holds as constants (llama-model.cpp)."""
+    return {
+        **_all_experts("llama4_text", width="expert_feed_forward_length")(k),
+        "intermediate_size_mlp": k.need("feed_forward_length"),
+        "interleave_moe_layer_step": k.need("interleave_moe_layer_step"),
+        "attention_chunk_size": 8192,
+        "no_rope_layer_interval": 4,
+    }
+
+
+def _mamba2(k: Keys) -> Fields:
+    """The state-space widths by the names of Nemotron-H."""
+    heads = k.need("ssm.time_step_rank")
+    return {
+        "mamba_num_heads": heads,
+        "mamba_head_dim": k.need("ssm.inner_size") // heads,
+        "ssm_state_size": k.need("ssm.state_size"),
+        "n_groups": k.need("ssm.group_count"),
+        "conv_kernel": k.need("ssm.conv_kernel"),
+        "use_conv_bias": k.has("blk.{i}.ssm_conv1d.bias"),
+    }
+
+
+def _nemotron_h(k: Keys) -> Fields:
+    """Each layer is one thing: attention where it has KV heads, an MLP or experts where it has a width, else a mixer."""
+    kv, widths = k.each("attention.head_count_kv", k.layers), k.each("feed_forward_length", k.layers)
+    experts = k.number("expert_count") or 0
+    signs = []
+    for i in range(k.layers):
+        mlp = "E" if f"blk.{i}.ffn_gate_inp.weight" in k.tensors else "-" if widths[i] else "M"
+        signs.append("*" if kv[i] else mlp)
+    fields: Fields = {
+        **_basics(k),
+        "model_type": "nemotron_h",
+        "num_attention_heads": max(k.each("attention.head_count", k.layers)),
+        "num_key_value_heads": max(kv),
+        "head_dim": k.need("attention.key_length"),
+        "hybrid_override_pattern": "".join(signs),
+        "intermediate_size": max(widths),
+        **_mamba2(k),
+    }
+    if experts:
+        fields |= {
+            "n_routed_experts": experts,
+            "num_experts_per_tok": k.need("expert_used_count"),
+            "moe_intermediate_size": k.need("expert_feed_forward_length"),
+            "n_shared_experts": k.number("expert_shared_count") or 0,
+            "moe_shared_expert_intermediate_size": k.number("expert_shared_feed_forward_length") or 0,
+        }
+        if (latent := k.number("moe_latent_size")) is not None:
+            fields["moe_latent_size"] = latent
+    return fields
+
+
 def _glm4_moe(k: Keys) -> Fields:
     fields = {**_dense(k, "glm4_moe", biases=True), **_experts_after_dense(k), "use_qk_norm": k.has("blk.{i}.attn_q_norm.weight")}
     del fields["mlp_bias"]
@@ -294,6 +373,14 @@ BUILDERS: Mapping[str, Callable[[Keys], Fields]] = {
     "hunyuan-dense": _plain("hunyuan_v1_dense"),
     "ernie4_5": _plain("ernie4_5"),
     "lfm2": _lfm2,
+    "granitemoe": _granite_moe,
+    "olmoe": _all_experts("olmoe", count="num_experts"),
+    "minimax-m2": _all_experts("minimax_m2", width="expert_feed_forward_length"),
+    "dots1": _dots1,
+    "exaone4": _exaone4,
+    "llama4": _llama4,
+    "nemotron_h": _nemotron_h,
+    "nemotron_h_moe": _nemotron_h,
 }
 """By llama.cpp's architecture name."""
 

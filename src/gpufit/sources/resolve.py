@@ -115,6 +115,9 @@ def _of_path(path: Path, *, assume_dense: bool) -> Model:
 
             return model_of_folder(path)
         return _of_local(read_directory(path), assume_dense=assume_dense)
+    if path.is_fifo() or path.is_char_device():  # a shell's <(...), /dev/stdin: read once, from front to back
+        with path.open(encoding="utf-8") as stream:
+            return _of_local(read_stdin(stream), assume_dense=assume_dense)
     if path.suffix == ".gguf" or _is_gguf(path):
         from gpufit.sources.gguf_model import model_of_file
 
