@@ -34,16 +34,10 @@ from gpufit.quantity import NUMBER, Q, ceil_div, fact
 
 CUDA_8_9 = (8, 9)
 """The first compute capability with fp8 in Triton kernels (v1/attention/backends/triton_attn.py)."""
-
-
 BOUNDARY = 2
 """Layers at either end that a packed cache leaves at 16 bit (quantization/turboquant/config.py get_boundary_skip_layers)."""
-
-
 RULED = (Full, Latent, Cross, State, SlidingLatent, Compressed, NoCache)
 """Layer kinds that there is a rule for."""
-
-
 UNSERVED = (RgLru, Rwkv, Mlstm)
 """Recurrent kinds that no model class of 0.33.0 serves."""
 
@@ -99,8 +93,10 @@ def layers_of(here: Setting) -> Layers:
 def _unpacked(here: Setting, group: LayerGroup) -> LayerGroup:
     """Latent attention as plain heads: every query head keeps a key and a value, both as wide as the whole key."""
     kind = group.kind
-    if not isinstance(kind, Latent) or here.traits.nope_dim is None:
+    if not isinstance(kind, Latent):
         return group
+    if here.traits.nope_dim is None:
+        raise Unserved("the width of a whole key is not known: this family caches latent attention as plain heads")
     nope = fact(here.traits.nope_dim, NUMBER, symbol="d_n", name="key width without rotation", origin="shapes of the up-projection")
     width = (nope + kind.rope_dim).as_step("d", "width of a whole key")
     return replace(group, kind=Full(kv_heads=kind.attention_heads, head_dim=width, attention_heads=kind.attention_heads))
