@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from gpufit.errors import ConfigError
 from gpufit.layers.base import LayerKind
 from gpufit.layers.full import Full
 from gpufit.layers.latent import Latent
@@ -104,7 +105,9 @@ class Decoder:
         active: tuple[Q, Q] | None = None,
         buffer: bool = False,
     ) -> None:
-        """One weight part; `module` is below the prefix unless it begins with a slash."""
+        """One weight part; `module` is below the prefix unless it begins with a slash. Zero copies are refused: nothing has zero experts."""
+        if copies is not None and not int(copies):
+            raise ConfigError(f"{copies.name} is 0 ({copies.origin}), but layers have a {name}", hint="check the config.json")
         path = module[1:] if module.startswith("/") else self.prefix + module
         self.parts.append(
             WeightPart(
@@ -197,8 +200,21 @@ class Decoder:
             self.norm("q_norm", f"{module}.q_norm", layers=at, size=nq * d)
             self.norm("k_norm", f"{module}.k_norm", layers=at, size=nk * d)
 
-    def latent(self, layers: Layers, *, heads: Q, latent_rank: Q, rope_dim: Q, nope_dim: Q, value_dim: Q, query_rank: Q | None,
-               bias: bool = False, module: str = "layers.{i}.self_attn", kind: LayerKind | None = None, own: bool = True) -> None:  # fmt: skip
+    def latent(
+        self,
+        layers: Layers,
+        *,
+        heads: Q,
+        latent_rank: Q,
+        rope_dim: Q,
+        nope_dim: Q,
+        value_dim: Q,
+        query_rank: Q | None,
+        bias: bool = False,
+        module: str = "layers.{i}.self_attn",
+        kind: LayerKind | None = None,
+        own: bool = True,
+    ) -> None:
         """Multi-head latent attention: projections, their norms, and the layer kind. `query_rank` None: queries are not compressed.
 
         `bias` is that of the two down-projections and of the output projection (attention_bias in the DeepSeek classes). `kind` replaces
@@ -325,8 +341,16 @@ class Decoder:
         self.mlp(at, intermediate, gated=gated, bias=bias, module=f"{module}.experts.{{e}}", names=names, role=Role.ROUTED_EXPERTS,
                  label="expert ", copies=experts, active=(per_token, experts), hidden=hidden)  # fmt: skip
 
-    def shared_experts(self, layers: Layers, intermediate: Q, *, gated: bool = True, gate: bool = False, module: str = "layers.{i}.mlp.shared_experts",
-                       gate_module: str = "layers.{i}.mlp.shared_expert_gate") -> None:  # fmt: skip
+    def shared_experts(
+        self,
+        layers: Layers,
+        intermediate: Q,
+        *,
+        gated: bool = True,
+        gate: bool = False,
+        module: str = "layers.{i}.mlp.shared_experts",
+        gate_module: str = "layers.{i}.mlp.shared_expert_gate",
+    ) -> None:
         """Experts that every token uses, `intermediate` wide in all; `gate` adds the sigmoid gate of the Qwen families."""
         at = tuple(layers)
         self.mlp(at, intermediate, gated=gated, module=module, role=Role.SHARED_EXPERTS, label="shared expert ")
@@ -377,6 +401,8 @@ def open_decoder(
     )  # fmt: skip
     if standard_heads:
         heads = config.count(*HEAD_NAMES, symbol="n_q", label="attention heads", default=default("num_attention_heads"))
+        if not int(heads):
+            raise ConfigError(f"{heads.origin} is 0", hint="check the config.json")
         kv = config.maybe("num_key_value_heads", symbol="n_kv", label="KV heads")
         if kv is None and (stated := default("num_key_value_heads")) is not None:
             kv = config.count("num_key_value_heads", symbol="n_kv", label="KV heads", default=stated)
