@@ -105,7 +105,7 @@ class Decoder:
         active: tuple[Q, Q] | None = None,
         buffer: bool = False,
     ) -> None:
-        """One weight part; `module` is below the prefix unless it begins with a slash. Zero copies are refused: nothing has zero experts."""
+        """One weight part; `module` is below the prefix unless it begins with a slash. Zero copies (experts) are refused."""
         if copies is not None and not int(copies):
             raise ConfigError(f"{copies.name} is 0 ({copies.origin}), but layers have a {name}", hint="check the config.json")
         path = module[1:] if module.startswith("/") else self.prefix + module
