@@ -43,7 +43,7 @@ def class_parts(model: Model, spread: Spread) -> Iterator[WeightPart]:
             part = _padded_sinks(part, tp)
         elif part.role is Role.ROUTER and model.family == "nemotron_h" and part.columns is not None and not _router_kernels(spread):
             part = replace(part, dtype="fp32")
-        elif part.role in whole:
+        elif part.role in whole or _unsplit_gates(model, part):
             part = replace(part, shard=Shard.REPLICATED)
         elif part.role is Role.SHARED_EXPERTS and model.family == "deepseek_v4" and model.published.method == "fp8":
             part = _whole_block_shares(part, tp)
@@ -210,3 +210,16 @@ def _whole_block_shares(part: WeightPart, tp: Q) -> WeightPart:
 def _router_kernels(spread: Spread) -> bool:
     """Whether the device has router kernels that compute in fp32 from 16-bit weights (router/gate_linear.py force_fp32_compute)."""
     return spread.capability == 90 or spread.capability // 10 == 10
+
+
+def _unsplit_gates(model: Model, part: WeightPart) -> bool:
+    """The decay and step projections of Qwen3.5's linear attention, too narrow for the kernels of AWQ and GPTQ checkpoints when split.
+
+    Source: layers/mamba/gdn/qwen_gdn_linear_attn.py maybe_disable_tp.
+    """
+    narrow = part.module.endswith((".in_proj_b", ".in_proj_a"))
+    return (
+        narrow
+        and model.family.startswith("qwen3_5")
+        and model.published.method in ("awq", "gptq", "auto-round", "auto_round", "inc")
+    )

@@ -75,8 +75,8 @@ def _is_table(part: WeightPart, model: Model) -> bool:
     return model.vocab_size is not None and int(part.rows) == int(model.vocab_size) and part.columns is not None
 
 
-def layer_count(model: Model, part: WeightPart, layers: tuple[int, ...]) -> Q:
+def layer_count(model: Model, part: WeightPart, layers: tuple[int, ...], name: str) -> Q:
     """How many of these layers have the part, as a fact of the model."""
     inside = len(layers)
-    where = "" if inside == len(part.layers) else f" on this stage (of {len(part.layers)})"
-    return fact(inside, NUMBER, symbol="L_w", name=f"layers with {part.name}{where}", origin=f"{model.slug}: its weight parts")
+    where = "" if inside == len(part.layers) else f" here (of {len(part.layers)})"
+    return fact(inside, NUMBER, symbol="L_w", name=f"layers with {name}{where}", origin=f"{model.slug}: its weight parts")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -14,7 +15,7 @@ from gpufit.engines.vllm.stage_parts import Stage, held, layer_count
 from gpufit.engines.vllm.weight_shards import Spread, cut
 from gpufit.errors import UsageError
 from gpufit.formats.tensor import PLAIN, Plain, TensorFormat
-from gpufit.model import Model, Recipe, Role, WeightPart
+from gpufit.model import Model, Recipe, Role, Shard, WeightPart
 from gpufit.quantity import Q, total
 
 
@@ -39,8 +40,11 @@ class _Module:
         """The module's own name, for people."""
         first = self.parts[0]
         if first.role is Role.ROUTED_EXPERTS:
-            return "routed experts"
-        return first.name if len(self.parts) == 1 else fused_module(first.module).rpartition(".")[2]
+            return "routed experts" if len(self.parts) > 1 else first.name
+        if len(self.parts) == 1:
+            return first.name
+        fused = fused_module(first.module).rpartition(".")[2]
+        return f"shared expert {fused}" if first.role is Role.SHARED_EXPERTS else fused
 
 
 def weights_on_rank(model: Model, recipe: Recipe | None, spread: Spread, stage: Stage) -> RankWeights:
@@ -138,10 +142,16 @@ def _plain(model: Model, part: WeightPart) -> Plain:
     return sixteen_bit(model.dtype)
 
 
+def _is_mixture(module: _Module) -> bool:
+    """Whether the module is a layer's experts with up and down matrices, as kernels take them; DBRX files hold w2 transposed."""
+    experts = module.parts[0].role is Role.ROUTED_EXPERTS and module.parts[0].copies is not None
+    return experts and any(p.shard is Shard.ROW and p.columns is not None for p in module.parts)
+
+
 def _bytes(model: Model, module: _Module, spread: Spread) -> Q:
     """Bytes of one module in all its layers on one rank."""
     cuts = [cut(p, spread) for p in module.parts]
-    if module.parts[0].role is Role.ROUTED_EXPERTS and module.parts[0].copies is not None:
+    if _is_mixture(module):
         each = expert_bytes(module.form, gathered(cuts, model.published.method, model.family), spread)
     elif isinstance(module.form, Plain):
         each = total(c.elements() for c in cuts) * module.form.bytes_per_element
@@ -150,5 +160,6 @@ def _bytes(model: Model, module: _Module, spread: Spread) -> Q:
         copies = cuts[0].copies
         each = each if copies is None else copies * each
     if module.layers:
-        each = layer_count(model, module.parts[0], module.layers) * each
-    return each.as_step("W_p", f"{module.name}, {module.form.name}")
+        each = layer_count(model, module.parts[0], module.layers, module.name) * each
+    symbol = "W_" + re.sub(r"[^a-z0-9]+", "_", module.name.lower()).strip("_")
+    return each.as_step(symbol, f"{module.name}, {module.form.name}")
