@@ -140,8 +140,12 @@ def patch_of(v: Config, *names: str, default: Default | None = None, letter: str
     if isinstance(value, list):
         if len(set(value)) != 1:
             raise ConfigError(f"{v.where(names[0])} is {value!r}, expected equal edges", hint="check the config.json")
-        return v.item(value[0], names[0], symbol=f"P_{letter}", label="patch edge")
-    return v.count(*names, symbol=f"P_{letter}", label="patch edge", default=default)
+        edge = v.item(value[0], names[0], symbol=f"P_{letter}", label="patch edge")
+    else:
+        edge = v.count(*names, symbol=f"P_{letter}", label="patch edge", default=default)
+    if not int(edge):
+        raise ConfigError(f"{v.where(names[0])} is 0", hint="check the config.json")
+    return edge
 
 
 def channels_of(v: Config, default: Default | None = None, letter: str = "v") -> Q:
@@ -159,7 +163,7 @@ def channels_of(v: Config, default: Default | None = None, letter: str = "v") ->
 def image_of(v: Config, default: Default | None = None, letter: str = "v") -> Q:
     """The edge of an image in pixels; some files give a list of two."""
     value = v.raw("image_size", "img_size")
-    if isinstance(value, list):
+    if isinstance(value, list) and value:
         return v.item(value[0], "image_size", symbol=f"M_{letter}", label="image edge")
     return v.count("image_size", "img_size", symbol=f"M_{letter}", label="image edge", default=default)
 

@@ -161,6 +161,8 @@ def attention(d: Decoder, layers: tuple[int, ...]) -> None:
     rank = c.count("q_lora_rank", symbol="r_q", label="query rank")
     out_rank = c.count("o_lora_rank", symbol="r_o", label="output rank")
     groups = c.count("o_groups", symbol="g_o", label="output groups")
+    if not int(groups):
+        raise ConfigError(f"{c.where('o_groups')} is 0", hint="check the config.json")
     inner = heads * width(d) // groups
     for name, rows, columns, shard in (
         ("wq_a", rank, hidden, Shard.REPLICATED),

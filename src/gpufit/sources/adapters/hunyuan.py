@@ -85,7 +85,9 @@ def by_layer(d: Decoder, name: str, *, default: Any = None) -> list[Any]:
     if value is None:
         value = default
     if not isinstance(value, list):
-        return [value] * int(d.num_layers)
+        value = [value] * int(d.num_layers)
+    if not all(isinstance(one, int) for one in value):
+        raise ConfigError(f"{d.config.where(name)} is {value!r}, expected whole numbers", hint="check the config.json")
     if len(value) < int(d.num_layers):
         raise ConfigError(
             f"{d.config.where(name)} has {len(value)} entries for {int(d.num_layers)} layers",

@@ -67,6 +67,8 @@ def tower(d: Decoder, v: Config) -> None:
     t.mlp(inner_of(v, "intermediate_size"))
     adapter = projector(d, "vision_model.vision_adapter.mlp.", t.width, label="adapter ")
     ratio = v.raw("pixel_shuffle_ratio") or 0.5
+    if not isinstance(ratio, int | float):
+        raise ConfigError(f"{v.where('pixel_shuffle_ratio')} is {ratio!r}, expected a number", hint="check the config.json")
     merged = round(1 / float(ratio))
     if abs(merged * float(ratio) - 1) > 1e-9:
         raise ConfigError(
