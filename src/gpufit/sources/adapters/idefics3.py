@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from gpufit.errors import ConfigError
 from gpufit.sources.config import Config, Default
 from gpufit.sources.decoder import Decoder
-from gpufit.sources.nested import outer_tied, text_model
+from gpufit.sources.nested import open_text, outer_tied, text_model
 from gpufit.sources.patterns import class_defaults
 from gpufit.sources.towers import projector, siglip
 
@@ -22,8 +23,18 @@ VISION = class_defaults(
 
 def read(config: Config) -> Decoder:
     """`scale_factor` squared neighbouring patches become one token. Unties by default (Idefics3Config)."""
-    config.ignore("vocab_size", "pixel_shuffle_factor", "vision_model_name", "text_model_name")
+    config.ignore("vocab_size", "pixel_shuffle_factor", "vision_model_name", "text_model_name", "transformers.js_config")
     tied = outer_tied(config, Default(value=False, source="Idefics3Config (transformers 5.24.0)"))
+    text = open_text(config, "text_config", model_type="llama")
+    if text.flag("use_resampler"):
+        raise ConfigError(
+            f"{text.where('use_resampler')} is true: a perceiver resampler, which this reader does not know",
+            hint="models without one are understood",
+        )
+    # Left over from training: shapes of a resampler and a tower that the text model has not.
+    text.ignore(
+        "perceiver_config", "vision_config", "pixel_shuffle_factor", "qk_layer_norms", "transformers.js_config", "is_llama_config"
+    )
     d = text_model(config, prefix="model.text_model.", model_type="llama", tied=tied)
     v = config.sub("vision_config")
     if v is not None:
