@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpufit.errors import ConfigError
 from gpufit.model import Role, Shard
 from gpufit.quantity import Q
 from gpufit.sources.config import Config
@@ -18,7 +19,11 @@ INTERN = class_defaults(
 
 def intern_vit(d: Decoder, v: Config, prefix: str, *, image: Q | None = None) -> Tower:
     """InternViT: class token, learned positions, layer scales, and in the 6B model norms on queries and keys without biases."""
-    v.ignore("num_attention_heads", "norm_type", "num_channels")
+    if v.flag("use_moe"):
+        raise ConfigError(
+            f"{v.where('use_moe')} is true: a vision tower with experts", hint="dense InternViT towers are understood"
+        )
+    v.ignore("num_attention_heads", "norm_type", "num_channels", *(n for n in v.data if "expert" in n or "moe" in n))
     v.fall_back(INTERN)
     width, patch = width_of(v, "hidden_size"), patch_of(v)
     edge = (image if image is not None else image_of(v)) // patch

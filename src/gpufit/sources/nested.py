@@ -24,9 +24,18 @@ def open_text(config: Config, *names: str, model_type: str = "") -> Config:
     sub = config.sub(*names)
     if sub is None:
         raise config.missing(*names)
+    said_again(config, sub)
     if model_type and not sub.has("model_type"):
         sub.data = {**sub.data, "model_type": model_type}
     return sub
+
+
+def said_again(config: Config, sub: Config) -> None:
+    """Marks outer fields that repeat the nested ones as read; one that differs is left for the guard to name.
+
+    Files saved while a family moved its text fields inwards hold them at both levels; the published classes read the inner ones.
+    """
+    config.ignore(*(name for name, value in config.data.items() if name in sub.data and sub.data[name] == value))
 
 
 def text_model(
@@ -101,6 +110,10 @@ def flat_or_nested(
     """
     nested = config.sub("text_config")
     level = config if nested is None else nested
+    if nested is not None:
+        said_again(config, nested)
+        if not config.flag("use_sliding_window"):
+            config.ignore("sliding_window", "max_window_layers")
     level.fall_back({n: v for n, v in defaults.items() if level.path or n not in STRUCTURE})
     d = reader(level)
     if nested is None and config.path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpufit.errors import ConfigError
 from gpufit.sources.config import Config, Default
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.nested import outer_tied, text_model
@@ -13,6 +14,11 @@ ARCHITECTURES = ("AyaVisionForConditionalGeneration", "Cohere2VisionForCondition
 
 def read(config: Config) -> Decoder:
     """Aya has a LayerNorm before its projection, Command A Vision none. Both tie by default."""
+    config.ignore("adapter_layer_norm_eps", "alignment_activation_fn", "alignment_model_type")
+    if config.integer("alignment_num_layers", default=2) != 2 or isinstance(config.raw("vision_feature_layer"), list):
+        raise ConfigError(
+            f"{config.where('alignment_num_layers')}: a projector of another shape", hint="two layers on one feature are understood"
+        )
     aya = config.text("model_type") != "cohere2_vision"
     tied = outer_tied(
         config, Default(value=True, source=f"{'AyaVisionConfig' if aya else 'Cohere2VisionConfig'} (transformers 5.24.0)")

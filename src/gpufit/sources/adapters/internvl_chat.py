@@ -11,7 +11,8 @@ from gpufit.sources.more_towers import intern_vit
 from gpufit.sources.nested import text_model
 from gpufit.sources.towers import Tower
 
-ARCHITECTURES = ("InternVLChatModel",)
+MODEL_TYPES = ("internvl_chat", "h2ovl_chat", "skywork_chat", "NVLM_D")
+ARCHITECTURES = ("InternVLChatModel", "H2OVLChatModel", "SkyworkR1VChatModel", "NVLM_D", "NVLM_D_Model")
 SETTINGS = (
     "force_image_size", "dynamic_image_size", "max_dynamic_patch", "min_dynamic_patch", "pad2square", "select_layer", "use_thumbnail",
     "use_backbone_lora", "use_llm_lora", "tie_word_embeddings", "vision_select_layer", "hidden_size", "output_attentions",
@@ -33,8 +34,11 @@ def read(config: Config) -> Decoder:
         joined = joined_patches(config, tower.width)
         p = Tower(decoder=d, role=Role.PROJECTOR, prefix="mlp1.", width=joined, depth=joined, label="projector ")
         p.norm("norm", "0", bias=True)
-        p.matrix("in", "1", d.hidden, joined, bias=True)
-        p.matrix("out", "3", d.hidden, d.hidden, bias=True)
+        # NVLM's projection has the width of the text model's MLP and no biases.
+        nvlm = config.text("model_type") == "NVLM_D"
+        inner = d.config.count("intermediate_size", symbol="I", label="MLP width") if nvlm else d.hidden
+        p.matrix("in", "1", inner, joined, bias=not nvlm)
+        p.matrix("out", "3", d.hidden, inner, bias=not nvlm)
     config.ignore(*SETTINGS)
     return d
 
