@@ -182,7 +182,7 @@ def siglip(d: Decoder, v: Config, prefix: str, *, head: bool | None = None, laye
     """A SigLIP vision tower: patches with bias, learned positions, pre-norm blocks, a last norm.
 
     `layers` where fewer blocks are kept than the config has. `head` adds the attention-pooling head;
-    None asks the config (`vision_use_head`, on by default).
+    None asks the config (`vision_use_head`, on by default). SigLIP 2 counts its positions itself (`num_patches`).
     """
     v.ignore(*INERT_VIT)
     pooled = v.flag("vision_use_head", default=True) if head is None else head
@@ -190,13 +190,19 @@ def siglip(d: Decoder, v: Config, prefix: str, *, head: bool | None = None, laye
     width = width_of(v, "hidden_size", default=known["hidden_size"])
     depth = depth_of(v, "num_hidden_layers", default=known["num_hidden_layers"])
     inner = inner_of(v, "intermediate_size", default=known["intermediate_size"])
-    patch, image = patch_of(v, default=known["patch_size"]), image_of(v, known["image_size"])
+    patch = patch_of(v, default=known["patch_size"])
     t = Tower(
         decoder=d, role=Role.VISION, prefix=prefix, width=width, depth=layers or depth, block="encoder.layers.{e}.", split=split
     )
     t.patches("embeddings.patch_embedding", channels_of(v) * patch * patch, bias=True)
-    edge = image // patch
-    t.part("positions", "embeddings.position_embedding", edge * edge, width)
+    if v.text("model_type") == "siglip2_vision_model":
+        default = Default(value=256, source=f"Siglip2VisionConfig ({VERSION})")
+        positions = v.count("num_patches", symbol="n_pv", label="tower positions", default=default)
+        v.ignore("image_size")
+    else:
+        edge = image_of(v, known["image_size"]) // patch
+        positions = edge * edge
+    t.part("positions", "embeddings.position_embedding", positions, width)
     t.norms("layer_norm1", "layer_norm2", bias=True)
     t.attention()
     t.mlp(inner)
@@ -288,7 +294,7 @@ def projector(d: Decoder, prefix: str, width: Q, label: str = "projector ") -> T
 
 def feature_layers(config: Config, width: Q) -> Q:
     """The width that the projector takes: one tower layer's output, or that of each layer in a `vision_feature_layer` list."""
-    value = config.raw("vision_feature_layer")
+    value = config.raw("vision_feature_layer", "vision_feature_layers")
     if not isinstance(value, list):
         return width
     return config.item(len(value), "vision_feature_layer", symbol="n_fl", label="tower layers whose output is joined") * width
@@ -296,7 +302,7 @@ def feature_layers(config: Config, width: Q) -> Q:
 
 def blocks_used(config: Config, depth: Q, default: int) -> Q | None:
     """The tower blocks whose output is used, where that is not all: engines build no deeper. Layer -2 is the output of all but one."""
-    value = config.raw("vision_feature_layer")
+    value = config.raw("vision_feature_layer", "vision_feature_layers")
     layers = value if isinstance(value, list) else [default if value is None else value]
     if not layers or not all(isinstance(i, int) for i in layers):
         return None

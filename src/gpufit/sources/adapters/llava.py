@@ -12,7 +12,7 @@ from gpufit.sources.towers import Tower, blocks_used, clip, feature_layers, pixt
 MODEL_TYPES = ("llava", "llava_next", "llava_next_video", "llava_onevision", "vipllava", "video_llava")
 ARCHITECTURES = (
     "LlavaForConditionalGeneration", "LlavaNextForConditionalGeneration", "LlavaNextVideoForConditionalGeneration",
-    "LlavaOnevisionForConditionalGeneration",
+    "LlavaOnevisionForConditionalGeneration", "VipLlavaForConditionalGeneration",
 )  # fmt: skip
 INERT = frozenset({"use_image_newline_parameter"})
 
@@ -24,7 +24,7 @@ def vision_tower(d: Decoder, v: Config, prefix: str) -> Tower:
         return pixtral(d, v, prefix)
     if kind in ("clip_vision_model", "clip"):
         return clip(d, v, prefix + "vision_model.")
-    if kind in ("siglip_vision_model", "siglip"):
+    if kind in ("siglip_vision_model", "siglip", "siglip2_vision_model"):
         return siglip(d, v, prefix + "vision_model.")
     raise ConfigError(
         f"{v.where('model_type')} is {kind!r}, a vision tower that is not known", hint="clip, siglip and pixtral towers are"
@@ -43,7 +43,12 @@ def read(config: Config) -> Decoder:
         "spatial_pool_stride",
     )
     kind = config.text("model_type") or ""
-    if kind in ("vipllava", "video_llava"):
+    if kind == "vipllava":
+        config.fall_back(
+            {"vision_feature_layers": Default(value=[-2, -5, -8, -11, 6], source="VipLlavaConfig (transformers 5.24.0)")}
+        )
+        config.ignore("projector_layernorm_eps")
+    if kind == "video_llava":
         raise ConfigError(
             f"model_type {kind!r} is not read yet: its projector differs from LLaVA's",
             hint="llava, llava_next and llava_onevision are",
@@ -57,8 +62,11 @@ def read(config: Config) -> Decoder:
             d.extras["tower_blocks"] = used
         bias = config.flag("multimodal_projector_bias", default=True)
         p = projector(d, "multi_modal_projector.", tower.width)
-        p.matrix("in", "linear_1", d.hidden, feature_layers(config, tower.width), bias=bias, shard=Shard.COLUMN)
+        joined = feature_layers(config, tower.width)
+        if kind == "vipllava":
+            p.norm("norm", "projector_layernorm", joined, bias=True)
+        p.matrix("in", "linear_1", d.hidden, joined, bias=bias, shard=Shard.COLUMN)
         p.matrix("out", "linear_2", d.hidden, d.hidden, bias=bias, shard=Shard.ROW)
-        if kind != "llava":
+        if kind not in ("llava", "vipllava"):
             d.part("image newline", Role.PROJECTOR, "/image_newline", d.hidden)
     return d
