@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpufit.layers.none import Shared
 from gpufit.model import Role, Shard
 from gpufit.sources.adapters.gemma2 import SANDWICH
 from gpufit.sources.adapters.gemma4_text import per_layer_embeddings, queries_only, sharing
@@ -40,6 +41,7 @@ def read(config: Config) -> Decoder:
     at = spread(config, "layer_types", per_layer(config, "layer_types", total) or nth_full(d, 5), (FULL, SLIDING))
     first, own = sharing(d, at)
     attend(d, full=own[FULL], sliding=own[SLIDING], window=window_of(config))
+    d.groups.sort(key=lambda group: isinstance(group.kind, Shared))
     if first < total:
         d.notes.append("published checkpoints also hold key and value projections of the sharing layers: not used and not counted")
 

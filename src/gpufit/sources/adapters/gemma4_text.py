@@ -46,6 +46,7 @@ def read(config: Config) -> Decoder:
     window = _window(config)
     attend(d, full=own[FULL], kv_heads=kv_full, head_dim=wide)
     attend(d, sliding=own[SLIDING], window=window)
+    d.groups.sort(key=lambda group: isinstance(group.kind, Shared))
 
     d.embedding()
     bias = config.flag("attention_bias")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpufit.errors import ConfigError
 from gpufit.model import Role, Shard
+from gpufit.sources.adapters import llava_llama
 from gpufit.sources.config import Config, Default
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.nested import outer_tied, text_model
@@ -14,7 +15,7 @@ ARCHITECTURES = (
     "LlavaForConditionalGeneration", "LlavaNextForConditionalGeneration", "LlavaNextVideoForConditionalGeneration",
     "LlavaOnevisionForConditionalGeneration", "VipLlavaForConditionalGeneration",
 )  # fmt: skip
-INERT = frozenset({"use_image_newline_parameter"})
+INERT = frozenset({"use_image_newline_parameter"}) | llava_llama.INERT
 
 
 def vision_tower(d: Decoder, v: Config, prefix: str) -> Tower:
@@ -43,6 +44,8 @@ def read(config: Config) -> Decoder:
         "spatial_pool_stride",
     )
     kind = config.text("model_type") or ""
+    if kind == "llava" and config.has("mm_vision_tower"):
+        return llava_llama.read(config)
     if kind == "vipllava":
         config.fall_back(
             {"vision_feature_layers": Default(value=[-2, -5, -8, -11, 6], source="VipLlavaConfig (transformers 5.24.0)")}
