@@ -105,6 +105,9 @@ def placement_text(a: Answer) -> str:
     if p is None:
         return "none legal"
     tp, pp = int(p.tensor_parallel), int(p.pipeline_parallel)
+    if p.data_parallel is not None and int(p.data_parallel) > 1:
+        ranks = f"tp {tp} pp {pp} dp {int(p.data_parallel)}"
+        return f"{ranks}, {plural(int(a.replicas), 'replica')}" if a.replicas is not None else ranks
     where = "1 GPU" if p.gpus == 1 else f"tp {tp}" if pp == 1 else f"pp {pp}" if tp == 1 else f"tp {tp} pp {pp}"
     return f"{where}, {plural(int(a.replicas), 'replica')}" if a.replicas is not None else where
 
@@ -285,5 +288,7 @@ def _long_placement(a: Answer) -> str:
     assert a.placement is not None
     tp, pp = int(a.placement.tensor_parallel), int(a.placement.pipeline_parallel)
     parts = ["1 GPU"] if a.placement.gpus == 1 else [f"tensor parallel {tp}"] + ([f"pipeline parallel {pp}"] if pp > 1 else [])
+    if a.placement.data_parallel is not None:
+        parts.append(f"data parallel {int(a.placement.data_parallel)}")
     replicas = int(a.replicas) if a.replicas is not None else 0
     return f"{', '.join(parts)}; {plural(replicas, 'replica')} on {plural(a.hardware.count, 'GPU')}"

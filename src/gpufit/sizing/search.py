@@ -112,7 +112,7 @@ def asked_refusal(question: Question, hardware: Hardware) -> Refusal | None:
         legal = legal_tensor_degrees(model, node)
         if tp > hardware.count:
             return Refusal(reason=f"tensor parallel {tp} needs {tp} GPUs, {hardware.count} are there", legal=legal)
-        if tp > hardware.gpus_per_node:
+        if tp > hardware.gpus_per_node and question.engine.version is None:
             return Refusal(
                 reason=f"tensor parallel {tp} is larger than a node of {hardware.gpus_per_node} GPUs (pipeline parallel crosses nodes)",
                 legal=legal,
@@ -198,10 +198,9 @@ def _placements(question: Question, hardware: Hardware, stage_limit: int) -> Ite
     pinned = question.pipeline_parallel
     for tp in degrees:
         for pp in (pinned,) if pinned is not None else range(1, stage_limit + 1):
-            if tp * pp <= hardware.count:
-                yield placed(
-                    tp, pp, tp_origin=tp_origin, pp_origin="--pipeline-parallel-size" if pinned is not None else "placement rule"
-                )
+            if tp * pp * (question.data_parallel or 1) <= hardware.count:
+                pp_origin = "--pipeline-parallel-size" if pinned is not None else "placement rule"
+                yield placed(tp, pp, question.data_parallel, tp_origin=tp_origin, pp_origin=pp_origin)
 
 
 def _shortfall(candidate: Candidate, weights: WeightChoice, tried_all: bool) -> str:
@@ -226,6 +225,8 @@ def _warnings(question: Question, hardware: Hardware, candidate: Candidate, lowe
         yield f"the checkpoint asks for an {cache.name} cache ({model.published.origin})"
     if candidate.capacity.weights.format == "fp8" and hardware.gpu.fp8 is False:
         yield f"{hardware.gpu.name} has no fp8 hardware: engines keep fp8 weights but compute in 16 bit"
+    if int(candidate.placement.tensor_parallel) > hardware.gpus_per_node:
+        yield f"tensor parallel {int(candidate.placement.tensor_parallel)} crosses servers of {hardware.gpus_per_node} GPUs"
     idle = hardware.count - int(candidate.replicas) * candidate.placement.gpus
     if idle:
         yield f"{idle} of {hardware.count} GPUs stay unused"

@@ -12,7 +12,7 @@ from gpufit.engines.vllm.loaded import load_extras
 from gpufit.engines.vllm.lora import Loras, lora_bytes
 from gpufit.engines.vllm.overhead import Overhead, estimated, stated
 from gpufit.engines.vllm.plan import CachePlan, NoPlan, plan_cache
-from gpufit.engines.vllm.refusals import Refused
+from gpufit.engines.vllm.refusals import Refused, checkpoint_refusals
 from gpufit.engines.vllm.settings import VllmSettings
 from gpufit.engines.vllm.specs import WINDOWED
 from gpufit.engines.vllm.stage_parts import Stage
@@ -24,8 +24,16 @@ from gpufit.formats.cache import CACHE_FORMATS, CacheFormat, engine_format
 from gpufit.hardware import Gpu
 from gpufit.model import Model, Role
 from gpufit.placement import Placement, Refusal, stages
-from gpufit.quantity import BYTE, NUMBER, SEQUENCE, Q, ceil, fact, floor
+from gpufit.quantity import BYTE, NUMBER, SEQUENCE, Q, ceil, ceil_div, fact, floor
 from gpufit.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loaded:
+    """Weights of one rank: as `created` for loading, and `held` once loaded with drafts, adapters and tables (B)."""
+
+    created: Q
+    held: Q
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +87,10 @@ class Vllm:
             data_parallel=placement.data_parallel,
             kv_cache_dtype=workload.kv_cache_dtype,
         )
+        if weights.published:
+            refused = checkpoint_refusals(model, self.constants)
+            if refused:
+                return _refusal(refused)
         try:
             return self._sized(model, gpu, placement, workload, weights, context, cache, settings)
         except GpufitError as error:
@@ -104,7 +116,8 @@ class Vllm:
             expert_parallel=settings.expert_parallel,
             capability=int((gpu.compute_capability or "9.0").replace(".", "")),
         )
-        held = tuple(self._weights(model, weights, spread, stage, settings) for stage in _stages(model, settings))
+        loaded = tuple(self._weights(model, weights, spread, stage, settings) for stage in _stages(model, settings))
+        held = tuple(one.held for one in loaded)
         # The plan is made twice: batches and groups, which the overhead needs, do not depend on the memory left.
         draft = plan_cache(model, gpu, settings, requested, constants=self.constants)
         if isinstance(draft, NoPlan):
@@ -112,6 +125,9 @@ class Vllm:
         overhead = self._overhead(model, draft, placement.tensor_parallel)
         if settings.kv_cache_memory is not None:
             left = tuple(settings.kv_cache_memory for _ in held)
+            taken = max(int(h) for h in held) + int(overhead.likely) + int(settings.kv_cache_memory)
+            if taken > int(memory):
+                return Refusal(reason=f"weights, overhead and the cache asked for are {taken:,} B on a GPU of {int(memory):,} B")
         else:
             left = tuple((requested - h - overhead.likely).as_step("P", "what is left for the cache on one GPU") for h in held)
         if min(int(p) for p in left) < 0:
@@ -123,10 +139,23 @@ class Vllm:
             plan, blocks = made, made.num_blocks
         tightest = _tightest(plan, left, blocks)
         return self._capacity(
-            model, gpu, weights, context, cache, plan, blocks, requested, held[tightest], overhead, left[tightest], spread
+            model,
+            gpu,
+            weights,
+            context,
+            cache,
+            plan,
+            blocks,
+            requested,
+            loaded[tightest],
+            overhead,
+            left[tightest],
+            spread,
+            settings,
+            None if len(left) == 1 else stages(int(model.num_layers), len(left))[tightest],
         )
 
-    def _weights(self, model: Model, weights: WeightChoice, spread: Spread, stage: Stage, settings: VllmSettings) -> Q:
+    def _weights(self, model: Model, weights: WeightChoice, spread: Spread, stage: Stage, settings: VllmSettings) -> _Loaded:
         recipe = weights.recipe or recipe_for(weights.format, model)
         created = weights_on_rank(model, recipe, spread, stage).created
         terms = [created, *load_extras(model, recipe, spread, stage, self.constants)]
@@ -137,7 +166,7 @@ class Vllm:
         held = terms[0]
         for term in terms[1:]:
             held = held + term
-        return held.as_step("W_g", "weights on one GPU, once loaded")
+        return _Loaded(created=created, held=held.as_step("W_g", "weights on one GPU, once loaded"))
 
     def _overhead(self, model: Model, plan: CachePlan, tp: Q) -> Overhead:
         if self.overhead is not None:
@@ -154,12 +183,15 @@ class Vllm:
         plan: CachePlan,
         blocks: Q | None,
         requested: Q,
-        held: Q,
+        loaded: _Loaded,
         overhead: Overhead,
         left: Q,
         spread: Spread,
+        settings: VllmSettings,
+        layers: range | None,
     ) -> Capacity:
-        needed = sequence_bytes(model, context, spread.tp, cache)
+        held = loaded.held
+        needed = sequence_bytes(model, _context_here(context, settings), spread.tp, cache, layers)
         reserved = (plan.blocks_per_request * plan.bytes_per_block).as_step(
             "S_v", "cache that vLLM reserves for one sequence on one GPU"
         )
@@ -185,6 +217,7 @@ class Vllm:
             "name": self.name,
             "version": self.constants.version,
             "requested_bytes": requested,
+            "weights_created_bytes": loaded.created,
             "overhead_bytes": overhead.likely,
             "overhead_low_bytes": overhead.low,
             "overhead_high_bytes": overhead.high,
@@ -252,6 +285,14 @@ def _remarks(plan: CachePlan, needed: Q, reserved: Q, overhead: Overhead, sequen
 _ONE_RANK = fact(1, NUMBER, symbol="dp", name="data parallel degree", origin="default of --data-parallel-size")
 _NONE = Q(0, BYTE, "const").as_step("K_c", "cache")
 _NO_SEQUENCE = fact(0, SEQUENCE, symbol="C_w", name="whole sequences at once on one rank", origin="one request does not fit")
+
+
+def _context_here(context: Q, settings: VllmSettings) -> Q:
+    """The tokens of a sequence that one rank holds: its share under decode context parallelism."""
+    degree = settings.decode_context_parallel
+    if degree is None or int(degree) == 1:
+        return context
+    return ceil_div(context, degree).as_step("n_dcp", "tokens of a sequence on one GPU")
 
 
 def _draft_weights(model: Model, weights: WeightChoice, spread: Spread) -> Q:
