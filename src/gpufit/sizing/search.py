@@ -215,6 +215,9 @@ def _warnings(question: Question, hardware: Hardware, candidate: Candidate, lowe
     yield from model.assumptions
     if candidate.capacity.weights.assumption:
         yield candidate.capacity.weights.assumption
+    weights = candidate.capacity.weights
+    if not weights.published and not lowered and {weights.format, model.published.format} != {"bf16", "fp16"}:
+        yield f"weights sized in {weights.format} as asked; the published checkpoint is in {model.published.format}"
     if lowered:
         yield f"{candidate.capacity.weights.format}: needs a checkpoint in this format; the published one is {model.published.format}"
     if cache.eight_bit:

@@ -227,7 +227,7 @@ class Vllm:
             "blocks": 0 if blocks is None else blocks,
             "blocks_per_request": plan.blocks_per_request,
             "kv_cache_tokens": tokens,
-            "max_concurrency": round(float(concurrency), 2),
+            "max_concurrency": float(concurrency),
             "needed_bytes_per_sequence_per_gpu": needed,
             "reserved_bytes_per_sequence_per_gpu": reserved,
             "kv_cache_dtype": plan.cache_dtype,
