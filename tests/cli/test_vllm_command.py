@@ -158,3 +158,30 @@ def test_every_line_re_evaluates(slug: str, gpu: str, more: tuple[str, ...]) -> 
     names = " ".join(s["name"] for s in formulas)
     for word in ("requests", "blocks", "weights", "overhead"):
         assert word in names
+
+
+def test_the_printed_serve_line_gives_the_same_answer() -> None:
+    """The serve line that fit prints, pasted back, gives the very answer it came with, flags included."""
+    import shlex
+
+    words = (
+        "fit",
+        "deepseek-v3",
+        "--gpu",
+        "h200-sxm:8",
+        "--context",
+        "32k",
+        "--tp",
+        "8",
+        "--dcp",
+        "8",
+        "--enforce-eager",
+        "--block-size",
+        "32",
+    )
+    words = (*words, "--speculative-config", '{"method": "mtp", "num_speculative_tokens": 2}', *VLLM)
+    first = gpufit_json(*words)["models"]
+    screen = gpufit(*words).stdout
+    line = screen[screen.index("vllm serve ") :].split("\n\n")[0].replace("\\\n", " ")
+    again = gpufit_json_after("fit", "--gpu", "h200-sxm:8", after=tuple(shlex.split(line)))["models"]
+    assert again == first

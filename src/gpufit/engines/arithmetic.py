@@ -92,6 +92,10 @@ class Arithmetic:
             "0.9", NUMBER, symbol="u", name="share of memory that may be used", origin="default of --gpu-memory-utilization"
         )
 
+    def serve_flags(self) -> tuple[str, ...]:
+        """None: arithmetic has no flags of a server."""
+        return ()
+
     def cache_format(self, model: Model, asked: str | None) -> CacheFormat:
         """The dtype asked for; else the one the checkpoint declares, else its 16-bit one."""
         declared = model.published.kv_cache_dtype

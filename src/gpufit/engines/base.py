@@ -88,6 +88,10 @@ class EnginePolicy(Protocol):
         """The share of memory taken by default."""
         ...
 
+    def serve_flags(self) -> tuple[str, ...]:
+        """Flags of a serve line that the user fixed beyond placement, context, share and batches, as the engine takes them."""
+        ...
+
     def cache_format(self, model: Model, asked: str | None) -> CacheFormat:
         """The cache format of a dtype by name; None is `auto`: what the checkpoint asks for, else 16 bit."""
         ...

@@ -45,4 +45,4 @@ def vllm_serve(answer: Answer) -> tuple[str, ...]:
         words.insert(3, f"--data-parallel-size {int(p.data_parallel)}")
     if c.weights.format in _DTYPES:
         words.append(f"--dtype {_DTYPES[c.weights.format]}")
-    return tuple(words)
+    return (*words, *answer.question.engine.serve_flags())

@@ -195,7 +195,8 @@ def _one(out: Console, a: Answer, others: Sequence[Answer]) -> None:
     rows = table("", "")
     rows.show_header = False
     kept = "" if c.weights.published else f", needs a checkpoint in {c.weights.format}"
-    note = f" ({c.weights.note})" if c.weights.note else ""
+    # The published format's detail stands in the line above.
+    note = f" ({c.weights.note})" if c.weights.note and not c.weights.published else ""
     rows.add_row(
         "weights",
         f"{c.weights.format}, {memory(c.weights.bytes)}{kept}{note}; {memory(c.weights_per_gpu)} on each GPU"

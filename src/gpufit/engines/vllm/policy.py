@@ -60,6 +60,30 @@ class Vllm:
         """The default share: 0.9 before 0.20, 0.92 since."""
         return self.constants.number("utilization")
 
+    def serve_flags(self) -> tuple[str, ...]:
+        """What the user fixed, by vLLM's names."""
+        f, said = self.flags, []
+        numbers = {
+            "--decode-context-parallel-size": f.decode_context_parallel,
+            "--block-size": f.block_size,
+            "--kv-cache-memory-bytes": f.kv_cache_memory,
+        }
+        said += [f"{flag} {int(value)}" for flag, value in numbers.items() if value is not None]
+        if f.expert_parallel:
+            said.append("--enable-expert-parallel")
+        if self.eager:
+            said.append("--enforce-eager")
+        if f.prefix_caching is False:
+            said.append("--no-enable-prefix-caching")
+        if f.speculative_method and f.speculative_tokens is not None:
+            draft = f'{{"method": "{f.speculative_method}", "num_speculative_tokens": {int(f.speculative_tokens)}}}'
+            said.append(f"--speculative-config '{draft}'")
+        if self.loras is not None:
+            said.append(f"--enable-lora --max-loras {int(self.loras.slots)} --max-lora-rank {int(self.loras.rank)}")
+        if f.language_model_only:
+            said.append("--language-model-only")
+        return tuple(said)
+
     def cache_format(self, model: Model, asked: str | None) -> CacheFormat:
         """What a sequence's own elements take in this dtype; what the engine reserves comes from its plan."""
         declared = model.published.kv_cache_dtype
