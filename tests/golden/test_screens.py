@@ -23,6 +23,7 @@ SCREENS = {
     "explain": ("explain", "llama-3.1-8b", "--gpu", "h100-sxm", "--context", "8k"),
     "explain-step": ("explain", "llama-3.1-8b", "--gpu", "h100-sxm", "--step", "P"),
     "explain-method": ("explain",),
+    "plan": ("plan", "llama-3.3-70b", "--context", "32k", "--concurrency", "64"),
     "catalogue-gpus": ("catalogue", "gpus", "h100"),
     "catalogue-formats": ("catalogue", "formats"),
     "help": ("--help",),

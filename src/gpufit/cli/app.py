@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from gpufit._version import __version__
-from gpufit.cli import catalogue, explain, fit, kv
+from gpufit.cli import catalogue, explain, fit, kv, plan
 from gpufit.errors import GpufitError
 
 HELP = """Which language models fit on your GPUs, in what format, how many sequences at once, and why.
@@ -23,6 +23,7 @@ Examples:
   gpufit fit llama-3.3-70b --gpu 2xh100 --context 32k
   gpufit kv meta-llama/Llama-3.1-8B
   gpufit explain gpt-oss-120b --gpu h100-sxm --context 8k
+  gpufit plan llama-3.3-70b --context 32k --concurrency 64
 """
 
 app = typer.Typer(
@@ -51,6 +52,7 @@ def _common(
 app.command("fit", help=fit.HELP)(fit.command)
 app.command("kv", help=kv.HELP)(kv.command)
 app.command("explain", help=explain.HELP)(explain.command)
+app.command("plan", help=plan.HELP)(plan.command)
 app.command("catalogue", help=catalogue.HELP)(catalogue.command)
 
 

@@ -19,6 +19,11 @@ def listing(sections: Iterable[str], text: str | None) -> dict[str, list[Row]]:
     return {name: [row for names, row in makers[name]() if _has(names, text)] for name in sections}
 
 
+def every_device(*, slices: bool) -> list[str]:
+    """The ids of all GPUs that a server can hold several of; with `slices` those of GPU slices and unified-memory parts too."""
+    return [row.id for row in gpu_rows() if slices or row.kind == "device"]
+
+
 def _has(names: Iterable[str], text: str | None) -> bool:
     return not text or any(text.lower() in n.lower() for n in names)
 

@@ -1,0 +1,52 @@
+"""`gpufit plan` for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpufit.report.console import console, heading, table
+from gpufit.report.fit_table import EXACT, FLOOR
+from gpufit.report.units import gib, plural
+from gpufit.sizing.plan import Plan
+from gpufit.sizing.question import Question
+
+
+def print_plans(question: Question, concurrency: int, plans: Sequence[Plan], of: int) -> None:
+    """The plans, smallest total memory first."""
+    out = console()
+    model = question.model
+    out.print(heading(f"{model.name} ({model.id})"))
+    if not plans:
+        out.print(
+            f"no hardware asked about holds {plural(concurrency, 'sequence')}: heads do not divide, or it would take thousands of GPUs"
+        )
+        return
+    first = plans[0].capacity
+    out.print(
+        f"{plural(concurrency, 'sequence')} of {int(first.context):,} tokens at once, {first.weights.format} weights "
+        f"({gib(first.weights.bytes)}), {first.cache.name} cache"
+    )
+    out.print()
+    rows = table(
+        ("GPUs", "fixed"), ("GiB", "right"), ("Servers", "right"), ("Placement", "fixed"), ("Replicas", "right"), ("Each", "right"),
+        ("Total", "right"),
+    )  # fmt: skip
+    for p in plans:
+        tp, pp = int(p.placement.tensor_parallel), int(p.placement.pipeline_parallel)
+        where = "1 GPU" if p.placement.gpus == 1 else f"tp {tp}" if pp == 1 else f"tp {tp} pp {pp}"
+        rows.add_row(
+            f"{p.hardware.count} x {p.hardware.gpu.id}",
+            f"{p.memory / 2**30:,.1f}",
+            str(p.servers),
+            where,
+            str(int(p.replicas)),
+            f"{int(p.capacity.per_replica):,}",
+            f"{int(p.total):,}",
+        )
+    out.print(rows)
+    if of > len(plans):
+        out.print(f"{of - len(plans)} more GPUs work: --all lists them", style="dim")
+    out.print("Cloud instances that hold each: --json.", style="dim")
+    out.print()
+    out.print(f"Fewest servers first, then the least memory: not the cheapest, and nothing is said of speed. {FLOOR}", style="dim")
+    out.print(EXACT, style="dim")
