@@ -116,6 +116,10 @@ class Recipe(Protocol):
         """The storage format of this part in this layer (None for parts outside the layers)."""
         ...
 
+    def stored(self, part: WeightPart) -> tuple[tuple[TensorFormat, int], ...]:
+        """The formats that this part has over its layers, in order of appearance, each with the number of layers that have it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from gpufit.formats.tensor import PLAIN, TensorFormat
 from gpufit.model import Model, Recipe, WeightPart
 from gpufit.quantity import Q, total
 
 
-def stored(part: WeightPart, recipe: Recipe) -> Iterator[tuple[TensorFormat, int]]:
-    """The formats that a part has over its layers, each with the number of layers that have it."""
-    if not part.layers:
-        yield recipe.format_of(part, None), 1
-        return
-    counts: dict[int, tuple[TensorFormat, int]] = {}
-    for layer in part.layers:
-        chosen = recipe.format_of(part, layer)
-        counts[id(chosen)] = (chosen, counts.get(id(chosen), (chosen, 0))[1] + 1)
-    yield from counts.values()
-
-
 def part_bytes(part: WeightPart, recipe: Recipe) -> Q:
     """Bytes of one part in all its layers and copies, one step for each format that it has."""
-    return total(_one_format(part, chosen, layers) for chosen, layers in stored(part, recipe))
+    return total(_one_format(part, chosen, layers) for chosen, layers in recipe.stored(part))
 
 
 def _one_format(part: WeightPart, chosen: TensorFormat, layers: int) -> Q:

@@ -8,7 +8,7 @@ or as the parts that a file holds, with `*` or as a regular expression. The rule
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
@@ -74,6 +74,74 @@ def _spellings(path: str) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
     return tuple(names), parts
 
 
+class _Paths:
+    """Plain names of one kind, found by the component that they begin with."""
+
+    def __init__(self) -> None:
+        self.keys: set[Path] = set()
+        self.lengths: dict[str, list[int]] = {}
+        self.numbers: dict[Path, set[str]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.keys)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def add(self, key: Path) -> None:
+        """One more name."""
+        self.keys.add(key)
+        lengths = self.lengths.setdefault(key[0], [])
+        if len(key) not in lengths:
+            lengths.append(len(key))
+            lengths.sort()
+        numbers = {c for c in key if c.isdigit()}
+        if numbers:
+            self.numbers.setdefault(_unnumbered(key), set()).update(numbers)
+
+    def at(self, path: Path, start: int) -> Iterator[Path]:
+        """The names that stand in a path from one component on, the shortest first."""
+        for length in self.lengths.get(path[start], ()):
+            key = path[start : start + length]
+            if len(key) == length and key in self.keys:
+                yield key
+
+    def templates_in(self, path: Path) -> Iterator[tuple[Path, set[str]]]:
+        """The pieces of a path that names write with numbers in them, and those numbers; `{i}` and `{e}` stand for any number."""
+        if self.numbers:
+            bare = _unnumbered(path)
+            for start in range(len(bare)):
+                for end in range(start + 1, len(bare) + 1):
+                    found = self.numbers.get(bare[start:end])
+                    if found is not None:
+                        yield bare[start:end], found
+
+
+def _unnumbered(path: Path) -> Path:
+    return tuple("{i}" if c == "{e}" or c.isdigit() else c for c in path)
+
+
+def _alike(layer: int) -> Hashable:
+    return 0
+
+
+def _length(layer: int) -> Hashable:
+    return len(str(layer))
+
+
+def _itself(layer: int) -> Hashable:
+    return layer
+
+
+def _sees_no_digit(pattern: str) -> bool:
+    """Whether an expression or glob takes every digit for every other, so that only the length of a number can matter.
+
+    True where it names no digit, no class but all digits, and repeats nothing that it found before.
+    """
+    left = pattern.replace("[0-9]", "")
+    return not any(c.isdigit() or c == "[" for c in left) and not any(s in left for s in ("(?P=", "\\N"))
+
+
 class Names:
     """A list of module names, globs and `re:` expressions, asked about one module at a time.
 
@@ -83,11 +151,12 @@ class Names:
     """
 
     def __init__(self, patterns: Iterable[str], *, regex: bool = False) -> None:
-        self.anchored: set[Path] = set()
-        self.loose: set[Path] = set()
+        self.anchored = _Paths()
+        self.loose = _Paths()
         self.globs: list[str] = []
         self.regexes: list[re.Pattern[str]] = []
         self.experts: dict[Path, set[int]] = {}
+        self._blind: bool | None = None
         for text in patterns:
             if regex:
                 self.regexes.append(_compiled(text, text))
@@ -114,6 +183,31 @@ class Names:
         if found:
             self.experts.setdefault(key, set()).add(int(found.group(1)))
 
+    def told_apart(self, module: str) -> Callable[[int], Hashable]:
+        """What this list can tell of a layer's number in a module: layers of equal answers are meant alike, so one stands for all.
+
+        Plain names see a number only where they write one; expressions and globs without a digit of their own see no more of a number
+        than how long it is. Where that is not certain every layer answers for itself.
+        """
+        if self._blind is None:
+            self._blind = not self.experts and all(map(_sees_no_digit, (*self.globs, *(r.pattern for r in self.regexes))))
+        split = _split(module.replace("experts.{e}", "experts"))
+        if not self._blind or any("{i}" in c and c != "{i}" for c in split):
+            return _itself
+        names, parts = _spellings(".".join(split))
+        at = [t for path in (*names, *parts) for t in (*self.anchored.templates_in(rootless(path)), *self.loose.templates_in(path))]
+        if any(t.count("{i}") > 1 for t, _ in at):
+            return _itself
+        by_length = bool(self.globs or self.regexes)
+        if not at:
+            return _length if by_length else _alike
+
+        def seen(layer: int) -> Hashable:
+            text = str(layer)
+            return (len(text) if by_length else 0, *[text in numbers for _, numbers in at])
+
+        return seen
+
     def match(self, part: WeightPart, layer: int | None) -> bool:
         """Whether the list means this part in this layer; a part that stands for several numbered modules must be meant whole."""
         path = module_path(part.module, layer)
@@ -136,17 +230,9 @@ class Names:
         return self._named(path, part) or self._globbed(path) or self._expressed(path, part)
 
     def _named(self, path: Path, part: WeightPart) -> bool:
-        if self.anchored:
-            short = rootless(path)
-            for end in range(1, len(short) + 1):
-                if short[:end] in self.anchored and self._whole(short[:end], part):
-                    return True
-        if self.loose:
-            for start in range(len(path)):
-                for end in range(start + 1, len(path) + 1):
-                    if path[start:end] in self.loose and self._whole(path[start:end], part):
-                        return True
-        return False
+        if self.anchored and any(self._whole(key, part) for key in self.anchored.at(rootless(path), 0)):
+            return True
+        return bool(self.loose) and any(self._whole(key, part) for start in range(len(path)) for key in self.loose.at(path, start))
 
     def _whole(self, key: Path, part: WeightPart) -> bool:
         """True for a name without an expert's number, or with the numbers of all experts; refused for some of them."""
@@ -192,6 +278,7 @@ class Names:
         return False
 
 
+@lru_cache(maxsize=4096)
 def _names_numbers(pattern: str) -> bool:
     """Whether an expression says something about what follows "experts"."""
     after = pattern.partition("experts")[2]

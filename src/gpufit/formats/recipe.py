@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 from gpufit.formats.names import Names
@@ -50,6 +51,17 @@ class Scope:
         return part.linear or self.every_matrix
 
 
+Spread = tuple[tuple[TensorFormat, int], ...]
+"""The formats that one part has over its layers, in the order in which they first appear, each with its number of layers."""
+
+
+def _added(found: Iterable[tuple[TensorFormat, int]]) -> Spread:
+    counts: dict[int, tuple[TensorFormat, int]] = {}
+    for chosen, layers in found:
+        counts[id(chosen)] = (chosen, counts.get(id(chosen), (chosen, 0))[1] + layers)
+    return tuple(counts.values())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """Modules by name and the format they have; `format` None: they keep the plain dtype. `head` reaches the output head by name."""
@@ -72,6 +84,24 @@ class ByModule:
     rules: tuple[Rule, ...] = ()
     default: TensorFormat | None = None
     known: dict[tuple[str, int | None], TensorFormat] = field(default_factory=dict, compare=False, repr=False)
+    spread: dict[tuple[str, tuple[int, ...]], Spread] = field(default_factory=dict, compare=False, repr=False)
+
+    def stored(self, part: WeightPart) -> Spread:
+        """The formats that this part has over its layers, each with the number of layers that have it.
+
+        Layers that no rule tells apart are decided once.
+        """
+        if not part.layers or part.columns is None or part.buffer:
+            return ((self.format_of(part, part.layers[0] if part.layers else None), max(1, len(part.layers))),)
+        key = (part.module, part.layers)
+        found = self.spread.get(key)
+        if found is None:
+            seen = [rule.names.told_apart(part.module) for rule in self.rules]
+            alike: dict[Hashable, list[int]] = {}
+            for layer in part.layers:
+                alike.setdefault(tuple([tell(layer) for tell in seen]), []).append(layer)
+            found = self.spread[key] = _added((self.format_of(part, layers[0]), len(layers)) for layers in alike.values())
+        return found
 
     def format_of(self, part: WeightPart, layer: int | None) -> TensorFormat:
         """The storage format of this part in this layer."""
@@ -101,3 +131,7 @@ class AllPlain:
     def format_of(self, part: WeightPart, layer: int | None) -> TensorFormat:
         """The storage format of this part in this layer."""
         return self.plain if part.dtype is None else PLAIN[part.dtype]
+
+    def stored(self, part: WeightPart) -> Spread:
+        """One format in all its layers."""
+        return ((self.format_of(part, None), max(1, len(part.layers))),)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from gpufit.errors import ConfigError
-from gpufit.formats.checkpoint import stored
 from gpufit.formats.recipe import AllPlain
 from gpufit.formats.tensor import PLAIN, Plain
 from gpufit.model import Published, Recipe, WeightPart
@@ -25,6 +24,21 @@ _HERE = Path(__file__).parent / "quant"
 
 KEYS = ("quantization", "quantization_config", "compression_config")
 """The fields of config.json that may hold a declaration. MLX's own comes first: it stands beside the one of the file it converted."""
+
+
+_BESIDE = {"fbgemm_fp8": "fp8", "mxfp4": "microscaled", "awq": "gptq"}
+"""Methods met often that share the file of another: knowing it spares an import of every method. The scan needs no such line."""
+
+
+@cache
+def _reader(method: str) -> Callable[[Declared], Found] | None:
+    """The reader of one method: its own file's, else the one that claims it; None for a method that is not known."""
+    name = _BESIDE.get(method) or method.replace("-", "_")
+    if name.isidentifier() and not name.startswith("_") and (_HERE / f"{name}.py").is_file():
+        module = import_module(f"gpufit.sources.quant.{name}")
+        if method in getattr(module, "METHODS", ()):
+            return getattr(module, "read", None)
+    return _readers().get(method)
 
 
 @cache
@@ -57,7 +71,7 @@ def published(
         return Published(format=dtype, recipe=plain, origin=config.where("torch_dtype"))
     keys, method = found
     declared = Declared(keys=keys, plain=PLAIN[dtype], text=text)
-    reader = _readers().get(method.lower())
+    reader = _reader(method.lower())
     if reader is None:
         raise ConfigError(
             f"{keys.where('quant_method')} is {method!r}: a quantisation that is not known",
@@ -178,12 +192,11 @@ def _shares(recipe: Recipe, parts: Sequence[WeightPart]) -> tuple[dict[tuple[str
     counts: dict[tuple[str, str], int] = {}
     plain: dict[str, bool] = {}
     for part in parts:
-        per_layer = int(part.per_layer())
-        for chosen, layers in stored(part, recipe):
+        for chosen, layers in recipe.stored(part):
             kept = isinstance(chosen, Plain)
             if not kept:
                 key = (chosen.word, chosen.name)
-                counts[key] = counts.get(key, 0) + per_layer * layers
+                counts[key] = counts.get(key, 0) + int(part.per_layer()) * layers
             if part.columns is not None:
                 plain[part.role.value] = plain.get(part.role.value, True) and kept
     return counts, tuple(role for role, kept in plain.items() if kept)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
@@ -19,6 +18,10 @@ from gpufit.sources.config import Config, suspicious
 from gpufit.sources.decoder import Decoder
 
 _HERE = Path(__file__).parent / "adapters"
+
+
+_BESIDE = {"kimi_k2": "deepseek_v3", "olmo3": "olmo2", "qwen3_5_moe": "qwen3_5", "qwen3_5_moe_text": "qwen3_5_text"}
+"""Families of the catalogue that share the file of another: knowing it spares an import of every adapter. The scan needs no such line."""
 
 
 @cache
@@ -47,7 +50,7 @@ def adapter_for(config: Config) -> ModuleType:
     """The adapter module of a config's family, by model_type and then by architecture; `ConfigError` for an unknown family."""
     model_type = config.text("model_type") or ""
     listed = config.items("architectures") or []
-    name = model_type.replace("-", "_").replace(".", "_").lower()
+    name = _BESIDE.get(model_type) or model_type.replace("-", "_").replace(".", "_").lower()
     if name and (_HERE / f"{name}.py").is_file():
         module = _module(name)
         if model_type in getattr(module, "MODEL_TYPES", (name,)):
@@ -58,7 +61,9 @@ def adapter_for(config: Config) -> ModuleType:
             return _module(architectures[architecture])
     if model_type in types:
         return _module(types[model_type])
-    near = difflib.get_close_matches(model_type, types, n=2)
+    from difflib import get_close_matches
+
+    near = get_close_matches(model_type, types, n=2)
     known = f"the nearest families are {', '.join(near)}; " if near else ""
     what = f"model_type {model_type!r}" if model_type else "no model_type"
     raise ConfigError(
