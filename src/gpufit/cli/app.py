@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from gpufit._version import __version__
-from gpufit.cli import catalogue, explain, fit, kv, plan
+from gpufit.cli import catalogue, check, explain, fit, kv, plan
 from gpufit.errors import GpufitError
 
 HELP = """Which language models fit on your GPUs, in what format, how many sequences at once, and why.
@@ -53,6 +53,7 @@ app.command("fit", help=fit.HELP)(fit.command)
 app.command("kv", help=kv.HELP)(kv.command)
 app.command("explain", help=explain.HELP)(explain.command)
 app.command("plan", help=plan.HELP)(plan.command)
+app.command("check", help=check.HELP)(check.command)
 app.command("catalogue", help=catalogue.HELP)(catalogue.command)
 
 
