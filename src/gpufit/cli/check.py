@@ -125,6 +125,9 @@ def started(asked: Asked, run: Run) -> Asked:
         said["kv_cache_dtype"] = run.options["kv_cache_dtype"]
     if run.options.get("enable_prefix_caching") is False:
         said["no_enable_prefix_caching"] = True
+    if asked.weights == "auto":
+        # A server loads what is published; no other format is tried in its place.
+        said["weights"] = "published"
     share = run.options.get("gpu_memory_utilization")
     if asked.gpu_memory_utilization is None and share is not None:
         said["gpu_memory_utilization"] = str(share)

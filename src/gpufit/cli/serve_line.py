@@ -80,6 +80,9 @@ def pasted(asked: Asked, words: list[str]) -> Pasted:
     if words[:2] != ["vllm", "serve"]:
         raise UsageError(f"a line that begins with {' '.join(words[:3])!r} is not understood", hint="vllm serve MODEL ... is")
     changes: dict[str, object] = {"engine": asked.engine if asked.engine.startswith("vllm") else "vllm", "context": "max"}
+    if asked.weights == "auto":
+        # A server loads what is published; no other format is tried in its place.
+        changes["weights"] = "published"
     model: str | None = None
     notes: list[str] = []
     rest = [w for w in words[2:] if w not in ("\\", "\n")]
@@ -125,6 +128,10 @@ def pasted(asked: Asked, words: list[str]) -> Pasted:
             notes.append(f"{flag}{taken} is not known here and was ignored: if it changes memory, this answer does not show it")
     if model is None:
         raise UsageError("the pasted line names no model", hint="as in vllm serve ORG/NAME --tensor-parallel-size 8")
+    # vLLM takes one GPU for each degree that is not set.
+    for name in ("tensor_parallel_size", "pipeline_parallel_size"):
+        if getattr(asked, name) is None:
+            changes.setdefault(name, 1)
     return Pasted(model=model, asked=dataclasses.replace(asked, **changes), notes=tuple(notes))  # type: ignore[arg-type]
 
 
