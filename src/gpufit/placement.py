@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gpufit.model import Model
 from gpufit.quantity import NUMBER, Q, fact
@@ -27,10 +28,11 @@ class Placement:
         return int(self.gpus_each())
 
 
+@lru_cache(maxsize=4096)
 def placed(
     tp: int, pp: int = 1, dp: int | None = None, *, tp_origin: str = "placement rule", pp_origin: str = "placement rule"
 ) -> Placement:
-    """A Placement from plain numbers, with the origin of each degree."""
+    """A Placement from plain numbers, with the origin of each degree; the same one for the same numbers."""
     return Placement(
         tensor_parallel=fact(tp, NUMBER, symbol="tp", name="tensor parallel degree", origin=tp_origin),
         pipeline_parallel=fact(pp, NUMBER, symbol="pp", name="pipeline parallel degree", origin=pp_origin),

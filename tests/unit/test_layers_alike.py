@@ -66,6 +66,7 @@ def _patterns(draw: st.DrawFn) -> str:
 @example(lists=[["layers.3.mixer.convs.0"]], module="model.layers.{i}.mixer.convs.0", layers=[0, 3, 4])
 @example(lists=[["transformer.block3.mlp"]], module="transformer.block{i}.mlp.c_fc", layers=[2, 3])
 @example(lists=[["model.layers.?.self_attn"]], module="model.layers.{i}.self_attn.q_proj", layers=[1, 9, 10])
+@example(lists=[["model.layers.?.self_attn", "layers.40.self_attn"]], module="model.layers.{i}.self_attn.q_proj", layers=[1, 10])
 @example(lists=[["layers.07.self_attn", "layers.5.self_attn"]], module="model.layers.{i}.self_attn.q_proj", layers=[5, 7])
 def test_layers_decided_together_are_those_decided_alone(lists: list[list[str]], module: str, layers: list[int]) -> None:
     """The formats of a part over its layers are the formats of each layer, counted, in the order in which they first appear."""

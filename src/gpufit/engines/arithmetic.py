@@ -6,12 +6,14 @@ sum. No engine overhead is taken off beyond the share that utilisation leaves fr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gpufit.engines.base import Capacity, LedgerLine, WeightChoice
 from gpufit.formats.cache import CACHE_FORMATS, CacheFormat
 from gpufit.hardware import Gpu
+from gpufit.layers.base import LayerKind
 from gpufit.model import LayerGroup, Model
 from gpufit.placement import Placement, Refusal, stages
 from gpufit.quantity import BYTE_PER_SEQUENCE, BYTE_PER_TOKEN, NUMBER, SEQUENCE, Q, ceil_div, fact, floor, largest, total
@@ -65,13 +67,29 @@ def sequence_bytes(model: Model, context: Q, tp: Q, cache: CacheFormat, layers: 
     """The whole cache of one sequence of `context` tokens on one GPU, or on one GPU of the stage that holds `layers`."""
     terms = []
     for group in model.layers:
-        each = group.kind.sequence_bytes(context, tp, cache)
+        each = _in_one_layer(group.kind, context, tp, cache)
         if each is None:
             continue
         if layers is not None and not any(i in layers for i in group.indices):
             continue
         terms.append(layer_count(model, group, layers) * each)
     return total(terms, unit=BYTE_PER_SEQUENCE).as_step("S", "cache of one sequence on one GPU")
+
+
+@lru_cache(maxsize=4096)
+def _in_one_layer(kind: LayerKind, context: Q, tp: Q, cache: CacheFormat) -> Q | None:
+    """The cache of one sequence in one layer: the same in every stage, under every weight format and beside any other degree."""
+    return kind.sequence_bytes(context, tp, cache)
+
+
+def distinct_stages(model: Model, pp: int) -> Iterator[range]:
+    """The layers of each pipeline stage, the first of those that hold equally many layers of every kind."""
+    seen = set()
+    for stage in stages(int(model.num_layers), pp):
+        shape = tuple(sum(i in stage for i in group.indices) for group in model.layers)
+        if shape not in seen:
+            seen.add(shape)
+            yield stage
 
 
 def heaviest(values: Iterable[Q]) -> Q:
@@ -88,9 +106,7 @@ class Arithmetic:
 
     def utilization(self) -> Q:
         """0.90, as the interface fixes."""
-        return fact(
-            "0.9", NUMBER, symbol="u", name="share of memory that may be used", origin="default of --gpu-memory-utilization"
-        )
+        return _SHARE
 
     def serve_flags(self) -> tuple[str, ...]:
         """None: arithmetic has no flags of a server."""
@@ -123,7 +139,7 @@ class Arithmetic:
         whole = sequence_bytes(model, context, WHOLE, cache)
         here = heaviest(
             sequence_bytes(model, context, tp, cache, None if int(pp) == 1 else stage)
-            for stage in stages(int(model.num_layers), int(pp))
+            for stage in distinct_stages(model, int(pp))
         )
         count = _sequences(pool, here)
         cached = (count * here).as_step("K_c", "cache of the sequences that fit")
@@ -145,6 +161,8 @@ class Arithmetic:
             ),
         )
 
+
+_SHARE = fact("0.9", NUMBER, symbol="u", name="share of memory that may be used", origin="default of --gpu-memory-utilization")
 
 WHOLE = fact(1, NUMBER, symbol="tp_1", name="one GPU", origin="the whole model")
 """The tensor parallel degree at which a figure is the whole model's."""

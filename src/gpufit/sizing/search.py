@@ -144,24 +144,30 @@ def place(question: Question, hardware: Hardware, weights: WeightChoice, context
     """
     wanted = question.workload.min_concurrency
     cache = cache_format(question)
+    refused: dict[Placement, str] = {}
     why = ""
-    seen: list[Candidate] = []
+    seen: dict[Placement, Candidate] = {}
     for stage_limit in _stage_limits(question, hardware):
         for placement in _placements(question, hardware, stage_limit):
+            # Each round repeats the placements of the one before, which then neither sufficed nor changed.
+            if placement in seen:
+                continue
+            if placement in refused:
+                why = refused[placement]
+                continue
             capacity = question.engine.capacity(question.model, hardware.gpu, placement, question.workload, weights, context, cache)
             if isinstance(capacity, Refusal):
-                why = refusal_text(capacity)
+                why = refused[placement] = refusal_text(capacity)
                 continue
-            found = _candidate(hardware, placement, capacity)
-            seen.append(found)
+            found = seen[placement] = _candidate(hardware, placement, capacity)
             enough = int(capacity.per_replica) >= wanted
             if enough and (int(placement.pipeline_parallel) == 1 or question.pipeline_parallel is not None):
                 return found, ""
-        if any(c.sequences for c in seen):
+        if any(c.sequences for c in seen.values()):
             break
     if not seen:
         return None, why or "no tensor parallel degree is legal on this hardware"
-    return max(seen, key=_preference), ""
+    return max(seen.values(), key=_preference), ""
 
 
 def _candidate(hardware: Hardware, placement: Placement, capacity: Capacity) -> Candidate:
@@ -220,10 +226,10 @@ def _warnings(question: Question, hardware: Hardware, candidate: Candidate, lowe
         yield f"weights sized in {weights.format} as asked; the published checkpoint is in {model.published.format}"
     if lowered:
         yield f"{candidate.capacity.weights.format}: needs a checkpoint in this format; the published one is {model.published.format}"
-    if cache.eight_bit:
-        if hardware.gpu.fp8 is False:
-            yield f"{hardware.gpu.name} has no fp8 hardware: engines may refuse an fp8 cache on it"
-        yield "an fp8 cache changes attention numerics"
+    if cache.eight_bit and hardware.gpu.fp8 is False:
+        yield f"{hardware.gpu.name} has no fp8 hardware: engines may refuse an fp8 cache on it"
+    if cache.lossy:
+        yield f"{with_article(cache.name)} cache changes attention numerics"
     if question.workload.kv_cache_dtype is None and cache.name == model.published.kv_cache_dtype:
         yield f"the checkpoint asks for an {cache.name} cache ({model.published.origin})"
     if candidate.capacity.weights.format == "fp8" and hardware.gpu.fp8 is False:
