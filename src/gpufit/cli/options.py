@@ -36,9 +36,15 @@ Context = Annotated[
 ]
 Weights = Annotated[
     str,
-    typer.Option("--weights", metavar="FORMAT", help="auto, published, or bf16, fp16, fp32, fp8, int8, int4, mxfp4, nvfp4."),
+    typer.Option(
+        "--weights",
+        metavar="FORMAT",
+        help="auto, published, or bf16, fp16, fp32, fp8, int8, int4, mxfp4, nvfp4, or a GGUF mix such as q4_k_m.",
+    ),
 ]
-CacheDtype = Annotated[str, typer.Option("--kv-cache-dtype", metavar="DTYPE", help="auto, bf16, fp16 or fp8.")]
+CacheDtype = Annotated[
+    str, typer.Option("--kv-cache-dtype", metavar="DTYPE", help="auto, bf16, fp16, fp8, or one of llama.cpp's such as q8_0.")
+]
 Utilization = Annotated[
     str | None,
     typer.Option("--gpu-memory-utilization", metavar="SHARE", help="Share of each GPU's memory that may be used, above 0 up to 1."),
@@ -135,13 +141,19 @@ def weight_format(text: str) -> str:
     """A weight format's name, checked."""
     from gpufit.formats.weights import WEIGHT_FORMATS
 
-    word = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}.get(
+    word = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "f32": "fp32"}.get(
         text.strip().lower(), text.strip().lower()
     )
-    if word not in ("auto", "published", *WEIGHT_FORMATS):
-        import difflib
+    if word in ("auto", "published", *WEIGHT_FORMATS):
+        return word
+    from gpufit.formats.gguf_mixes import GGUF_MIXES, gguf_mix
 
-        near = difflib.get_close_matches(word, WEIGHT_FORMATS, n=2)
-        hint = f"did you mean {' or '.join(near)}? " if near else ""
-        raise UsageError(f"unknown weight format {text!r}", hint=f"{hint}one of auto, published, {', '.join(WEIGHT_FORMATS)}")
-    return word
+    mix = gguf_mix(word)
+    if mix is not None:
+        return mix.name
+    import difflib
+
+    names = (*WEIGHT_FORMATS, *GGUF_MIXES)
+    near = difflib.get_close_matches(word, names, n=2)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    raise UsageError(f"unknown weight format {text!r}", hint=f"{hint}one of auto, published, {', '.join(names)}")

@@ -12,6 +12,7 @@ from gpufit.engines.vllm.lora import Loras
 from gpufit.engines.vllm.policy import Vllm
 from gpufit.engines.vllm.settings import vllm_settings
 from gpufit.errors import UsageError
+from gpufit.formats.cache import GGML
 from gpufit.quantity import BYTE, NUMBER, Q, fact
 from gpufit.sources.engine_constants import engine_rows
 
@@ -27,6 +28,11 @@ def cache_dtype(text: str) -> str | None:
     word = _SHORT.get(text.strip().lower(), text.strip().lower())
     if word == "auto":
         return None
+    if word in {f.name for f in GGML}:
+        raise UsageError(
+            f"{word} is a cache type of llama.cpp, and vLLM has none like it",
+            hint="without --engine vllm it is sized; vLLM's 8-bit cache is fp8",
+        )
     if word not in KNOWN:
         raise UsageError(f"unknown cache dtype {text!r}", hint=f"vLLM takes auto, {', '.join(sorted(KNOWN))}")
     return word

@@ -11,7 +11,7 @@ from gpufit.engines.base import Capacity, EnginePolicy
 from gpufit.hardware import Hardware
 from gpufit.quantity import Q
 from gpufit.report.bars import bar, legend
-from gpufit.report.command import vllm_serve
+from gpufit.report.command import serve_line
 from gpufit.report.console import console, heading, table
 from gpufit.report.units import gib, kib, memory, params, plural
 from gpufit.sizing.question import Answer
@@ -219,7 +219,7 @@ def _one(out: Console, a: Answer, others: Sequence[Answer]) -> None:
     if c.details:
         rows.add_row(f"{c.details['name']} {c.details['version']}", _engine_text(c))
     out.print(rows)
-    for warning in (*a.warnings, *c.remarks):
+    for warning in (*a.warnings, *c.remarks, *model.notes):
         out.print(f"note: {warning}")
     out.print()
     width = min(out.width, 100)
@@ -244,8 +244,12 @@ def _one(out: Console, a: Answer, others: Sequence[Answer]) -> None:
             if other.capacity is not None:
                 rows.add_row(placement_text(other), f"{int(other.capacity.per_replica):,}", f"{other.total_sequences:,}")
         out.print(rows)
-    words = vllm_serve(a)
-    if words:
+    line = serve_line(a)
+    if line is not None and not line.words:
+        out.print()
+        out.print(line.note)
+    if line is not None and line.words:
+        words = line.words
         out.print()
         replicas = int(a.replicas) if a.replicas is not None else 1
         out.print(heading("To serve it so" + (f" ({replicas} times, one per replica)" if replicas > 1 else "")))
@@ -253,8 +257,8 @@ def _one(out: Console, a: Answer, others: Sequence[Answer]) -> None:
             # Printed line by line without padding: a space after the backslash would break the pasted command.
             end = "" if position == len(words) - 1 else " \\"
             out.print(Text(("  " if position == 0 else "    ") + word + end), soft_wrap=True)
-        if a.question.engine.version is None:
-            out.print("vLLM takes more than weights and cache: --engine vllm predicts what its planner allocates.", style="dim")
+        if line.note:
+            out.print(line.note, style="dim")
 
 
 def _engine_text(c: Capacity) -> str:

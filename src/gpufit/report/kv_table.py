@@ -97,8 +97,9 @@ def _one(out: Console, cost: CacheCost) -> None:
     out.print(rows)
     for line in (*m.assumptions, *m.notes):
         out.print(f"note: {line}")
-    if cost.cache.eight_bit:
-        out.print("note: an fp8 cache changes attention numerics and wants hardware with fp8 (Ada, Hopper and later)")
+    if cost.cache.lossy:
+        wants = " and wants hardware with fp8 (Ada, Hopper and later)" if cost.cache.eight_bit else ""
+        out.print(f"note: {cost.cache.phrase} changes attention numerics{wants}")
 
 
 def _keeps(kind: object) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpufit.engines.base import Capacity
+from gpufit.formats.cache import CACHE_FORMATS
 from gpufit.hardware import Hardware
 from gpufit.placement import legal_tensor_degrees
 from gpufit.quantity import TOKEN_PER_SEQUENCE, Q, fact
@@ -42,16 +43,19 @@ def other_placements(found: Answer) -> tuple[Answer, ...]:
 
 def _changes(found: Answer) -> Iterator[Change]:
     question = replace(found.question, hardware=(found.hardware,))
-    if question.weights not in ("auto", "int4"):
-        lower = answer(replace(question, weights="int4"))
+    gguf = found.capacity is not None and found.capacity.weights.gguf
+    narrow = "q4_k_m" if gguf else "int4"
+    if question.weights not in ("auto", narrow):
+        lower = answer(replace(question, weights=narrow))
         if lower.fits:
-            yield Change(what="weights in int4", option="--weights int4", sequences=lower.total_sequences)
+            yield Change(what=f"weights in {narrow}", option=f"--weights {narrow}", sequences=lower.total_sequences)
     # Where the weights leave nothing, no cache is small enough.
     room = found.capacity is not None and int(found.capacity.pool) > 0
-    if room and not cache_format(question).eight_bit:
-        smaller = answer(replace(question, workload=replace(question.workload, kv_cache_dtype="fp8")))
+    if room and not cache_format(question).lossy:
+        eight = CACHE_FORMATS["q8_0" if gguf else "fp8"]
+        smaller = answer(replace(question, workload=replace(question.workload, kv_cache_dtype=eight.name)))
         if smaller.fits:
-            yield Change(what="an fp8 cache", option="--kv-cache-dtype fp8", sequences=smaller.total_sequences)
+            yield Change(what=eight.phrase, option=f"--kv-cache-dtype {eight.name}", sequences=smaller.total_sequences)
     shorter = longest_context(question) if room else None
     if shorter is not None:
         at = answer(_at(question, shorter))

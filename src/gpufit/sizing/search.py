@@ -229,7 +229,7 @@ def _warnings(question: Question, hardware: Hardware, candidate: Candidate, lowe
     if cache.eight_bit and hardware.gpu.fp8 is False:
         yield f"{hardware.gpu.name} has no fp8 hardware: engines may refuse an fp8 cache on it"
     if cache.lossy:
-        yield f"{with_article(cache.name)} cache changes attention numerics"
+        yield f"{cache.phrase} changes attention numerics"
     if question.workload.kv_cache_dtype is None and cache.name == model.published.kv_cache_dtype:
         yield f"the checkpoint asks for an {cache.name} cache ({model.published.origin})"
     if candidate.capacity.weights.format == "fp8" and hardware.gpu.fp8 is False:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from gpufit.engines.base import WeightChoice
 from gpufit.errors import UsageError
-from gpufit.formats.checkpoint import checkpoint_bytes
+from gpufit.formats.checkpoint import checkpoint_bytes, part_bytes
+from gpufit.formats.gguf_mixes import GGUF_MIXES, Mix, gguf_mix, gguf_recipe
 from gpufit.formats.weights import WEIGHT_FORMATS, WeightFormat
-from gpufit.model import Model
-from gpufit.quantity import BIT_PER_BYTE, BYTE, Q, ceil, fact
+from gpufit.model import TOWERS, Model
+from gpufit.quantity import BIT_PER_BYTE, BYTE, Q, ceil, fact, total
 
 _SIXTEEN = fact(2, BYTE, symbol="w16", name="bytes of one 16-bit weight", origin="16-bit formats")
 _EIGHT = Q(8, BIT_PER_BYTE, "const")
@@ -17,6 +18,11 @@ LADDER_BITS = {
     "nvfp4": 4, "mxfp4": 4, "int4": 4, "nf4": 4, "fp4": 4, "int3": 3, "int2": 2, "aqlm": 2,
 }  # fmt: skip
 """Bits of one element, for "lower than the published format"."""
+
+GGUF_LADDER = ("q8_0", "q6_k", "q5_k_m", "q4_k_m", "q3_k_m", "q2_k")
+"""The mixes that `auto` tries below a published GGUF file, widest first."""
+
+GGUF_NOTE = "llama.cpp's mix by its rules; published files differ up to 1 %, dynamic (UD) ones more"
 
 
 def published_weights(model: Model) -> WeightChoice:
@@ -30,13 +36,16 @@ def published_weights(model: Model) -> WeightChoice:
     if known.recipe is not None:
         size = checkpoint_bytes(model, known.recipe, with_draft=False)
         return WeightChoice(format=known.format, bytes=size, published=True, recipe=known.recipe, note=known.detail)
-    if known.format in WEIGHT_FORMATS and not WEIGHT_FORMATS[known.format].keeps_embeddings:
+    if known.method != "gguf" and known.format in WEIGHT_FORMATS and not WEIGHT_FORMATS[known.format].keeps_embeddings:
         return WeightChoice(
             format=known.format, bytes=_plain_bytes(model, WEIGHT_FORMATS[known.format]), published=True, note=known.detail
         )
     if known.bytes is not None:
         return WeightChoice(
-            format=known.format, bytes=known.bytes.as_step("W", "weights, as the checkpoint's files hold them"), published=True
+            format=known.format,
+            bytes=known.bytes.as_step("W", "weights, as the checkpoint's files hold them"),
+            published=True,
+            gguf=known.method == "gguf",
         )
     generic = WEIGHT_FORMATS.get(known.format)
     if generic is not None:
@@ -56,7 +65,11 @@ def weights_in(model: Model, name: str) -> WeightChoice:
         return published_weights(model)
     chosen = WEIGHT_FORMATS.get(name)
     if chosen is None:
-        raise UsageError(f"unknown weight format {name!r}", hint=f"one of auto, published, {', '.join(WEIGHT_FORMATS)}")
+        mix = gguf_mix(name)
+        if mix is None:
+            known = ", ".join((*WEIGHT_FORMATS, *GGUF_MIXES))
+            raise UsageError(f"unknown weight format {name!r}", hint=f"one of auto, published, {known}")
+        return published_weights(model) if mix.name == model.published.format else _gguf_weights(model, mix)
     if not chosen.keeps_embeddings:
         return WeightChoice(format=name, bytes=_plain_bytes(model, chosen), published=False)
     size = _quantised_bytes(model, chosen)
@@ -66,6 +79,18 @@ def weights_in(model: Model, name: str) -> WeightChoice:
         else "the embedding (tied with the output head) stays at 16 bit"
     )
     return WeightChoice(format=name, bytes=size, published=False, note=note)
+
+
+def _gguf_weights(model: Model, mix: Mix) -> WeightChoice:
+    """A GGUF file of the mix: each part in the tensor type that llama.cpp's rules give it, towers at 16 bit as their own file has them."""
+    recipe = gguf_recipe(mix.name, model)
+    size = total(part_bytes(p, recipe) for p in model.parts).as_step("W", f"weights in {mix.name}")
+    note = GGUF_NOTE
+    if any(p.role in TOWERS for p in model.parts):
+        note += "; towers at 16 bit, as an mmproj file has them"
+    unfit = recipe.unfit(model.parts)
+    assumed = f"{', '.join(unfit)}: rows fit no block of {mix.name}, taken at 16 bit" if unfit else ""
+    return WeightChoice(format=mix.name, bytes=size, published=False, recipe=recipe, note=note, assumption=assumed, gguf=True)
 
 
 def _plain_bytes(model: Model, chosen: WeightFormat) -> Q:
@@ -94,8 +119,11 @@ def ladder(model: Model, *, hardware_fp8: bool | None) -> tuple[str, ...]:
     """The formats that `auto` tries, widest first: the published one, then the highest lower ones.
 
     The 8-bit rung is fp8 where the hardware has it and int8 where it has not; the 4-bit rung is int4. Both are what quantised
-    checkpoints are commonly published in; nvfp4 and mxfp4 are sized when named.
+    checkpoints are commonly published in; nvfp4 and mxfp4 are sized when named. Below a GGUF file stand llama.cpp's usual mixes.
     """
+    if model.published.method == "gguf":
+        at = GGUF_MIXES.get(model.published.format)
+        return ("published", *(name for name in GGUF_LADDER if at is None or GGUF_MIXES[name].bits < at.bits))
     published = LADDER_BITS.get(model.published.format, 16)
     lower = [("int8" if hardware_fp8 is False else "fp8", 8), ("int4", 4)]
     return ("published", *(name for name, bits in lower if bits < published))

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from gpufit.errors import ConfigError
-from gpufit.sources.gguf_tables import ARRAY, FILE_TYPES, SCALARS, STRING, TENSOR_TYPES, TensorType
+from gpufit.formats.ggml import TensorType
+from gpufit.sources.gguf_tables import ARRAY, FILE_TYPES, SCALARS, STRING, TENSOR_TYPES
 
 MOST_HEADER = 64 << 20
 """Bytes of header that are read at most: the largest published ones (vocabularies of 262,144 tokens) stay below 20 MB."""

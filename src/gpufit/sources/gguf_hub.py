@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from gpufit.errors import NetworkError
+from gpufit.formats.ggml import TensorType
 from gpufit.sources import hub_cache, hub_env
 from gpufit.sources.gguf import GgufHeader, GgufTensor, Passed, Window, checked, parse, read_file
-from gpufit.sources.gguf_tables import TensorType
 from gpufit.sources.hub_files import GgufChoice, HubFile
 from gpufit.sources.talk import Talk
 

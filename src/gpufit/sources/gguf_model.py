@@ -128,6 +128,7 @@ def model_of_header(header: GgufHeader, *, id: str, quant: str = "") -> Model:
                 size, BYTE, symbol="W_f", name="bytes of the tensors", origin=f"types and shapes in the header of {header.where}"
             ),
             origin=f"header of {header.where}",
+            method="gguf",
         ),
         notes=tuple(notes),
     )

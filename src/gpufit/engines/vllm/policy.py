@@ -12,7 +12,7 @@ from gpufit.engines.vllm.loaded import load_extras
 from gpufit.engines.vllm.lora import Loras, lora_bytes
 from gpufit.engines.vllm.overhead import Overhead, estimated, stated
 from gpufit.engines.vllm.plan import CachePlan, NoPlan, plan_cache
-from gpufit.engines.vllm.refusals import Refused, checkpoint_refusals
+from gpufit.engines.vllm.refusals import Refused, checkpoint_refusals, gguf_refusal
 from gpufit.engines.vllm.settings import VllmSettings
 from gpufit.engines.vllm.specs import WINDOWED
 from gpufit.engines.vllm.stage_parts import Stage
@@ -111,6 +111,8 @@ class Vllm:
             data_parallel=placement.data_parallel,
             kv_cache_dtype=workload.kv_cache_dtype,
         )
+        if weights.gguf:
+            return Refusal(reason=gguf_refusal(self.constants).reason)
         if weights.published:
             refused = checkpoint_refusals(model, self.constants)
             if refused:

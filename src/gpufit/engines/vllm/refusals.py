@@ -71,6 +71,13 @@ def _shards(model: Model, settings: VllmSettings, tp: int) -> list[Refused]:
     return []
 
 
+def gguf_refusal(constants: Constants) -> Refused:
+    """Why GGUF weights are not sized for vLLM: versions from 0.24 do not load them, and of older ones the layout is not known here."""
+    if constants.listed("unserved_methods", "gguf"):
+        return Refused(reason=f"vLLM {constants.version} does not load GGUF files (0.23 was the last to list the format)")
+    return Refused(reason=f"how vLLM {constants.version} lays out GGUF weights is not known here: the default engine sizes them")
+
+
 def checkpoint_refusals(model: Model, constants: Constants) -> tuple[Refused, ...]:
     """Why the published checkpoint's own quantisation is not served, where its weights are to be used as they are."""
     method = model.published.method
