@@ -62,10 +62,9 @@ def _instances(out: Any, rows: list[Row]) -> None:
 def _formats(out: Any, rows: list[Row]) -> None:
     shown = table(("Format", "fixed"), ("Bits/parameter", "right"), "Embeddings and head", "Rule")
     for r in rows:
-        shown.add_row(
-            r["format"], f"{r['bits_per_parameter']:g}", "16 bit" if r["keeps_embeddings_at_16_bit"] else "same", r["source"]
-        )
+        shown.add_row(r["format"], f"{r['bits_per_parameter']:g}", r["embeddings_and_head"], r["source"])
     out.print(shown)
+    out.print("GGUF: bits of the type that holds most weights; --weights sizes a model by llama.cpp's rules.", style="dim")
 
 
 _SECTIONS = {"models": _models, "gpus": _gpus, "instances": _instances, "formats": _formats}

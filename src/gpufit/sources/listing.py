@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from gpufit.formats.gguf_mixes import GGUF_MIXES
 from gpufit.formats.weights import WEIGHT_FORMATS
 from gpufit.sources.catalogue import entries, names_of
 from gpufit.sources.gpus import gpu_of, gpu_rows
@@ -100,7 +101,7 @@ def _instances() -> list[tuple[tuple[str, ...], Row]]:
 
 
 def _formats() -> list[tuple[tuple[str, ...], Row]]:
-    return [
+    plain = [
         (
             (f.name, f.title),
             {
@@ -108,8 +109,24 @@ def _formats() -> list[tuple[tuple[str, ...], Row]]:
                 "title": f.title,
                 "bits_per_parameter": float(f.bits_per_param()),
                 "keeps_embeddings_at_16_bit": f.keeps_embeddings,
+                "embeddings_and_head": "16 bit" if f.keeps_embeddings else "same",
                 "source": f.source,
             },
         )
         for f in WEIGHT_FORMATS.values()
     ]
+    mixes = [
+        (
+            (m.name, "gguf", m.base),
+            {
+                "format": m.name,
+                "title": f"GGUF mix of llama.cpp, mostly {m.base}",
+                "bits_per_parameter": m.bits,
+                "keeps_embeddings_at_16_bit": m.base == "F16",
+                "embeddings_and_head": "same" if m.base in ("F16", "Q8_0", "Q6_K") else "by the rule",
+                "source": f"GGUF, {m.base}: {m.rule}",
+            },
+        )
+        for m in GGUF_MIXES.values()
+    ]
+    return [*plain, *mixes]
