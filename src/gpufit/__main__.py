@@ -1,5 +1,19 @@
-"""`python -m gpufit`, the same as the installed command."""
+"""The start of the `gpufit` command and of `python -m gpufit`."""
 
-from gpufit.cli.app import main
+import gc
 
-main()
+
+def main() -> None:
+    """Runs the command line.
+
+    A run is over before its garbage would matter: looking for cycles as often as a server should costs a tenth of the time.
+    """
+    gc.set_threshold(1_000_000)
+
+    from gpufit.cli import app
+
+    app.main()
+
+
+if __name__ == "__main__":
+    main()

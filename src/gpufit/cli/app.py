@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from gpufit._version import __version__
-from gpufit.cli import catalogue, check, explain, fit, kv, plan
 from gpufit.errors import GpufitError
 
 HELP = """Which language models fit on your GPUs, in what format, how many sequences at once, and why.
@@ -26,14 +27,8 @@ Examples:
   gpufit plan llama-3.3-70b --context 32k --concurrency 64
 """
 
-app = typer.Typer(
-    help=HELP,
-    no_args_is_help=True,
-    add_completion=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+COMMANDS = ("fit", "kv", "explain", "plan", "check", "catalogue")
+"""The commands, in the order of the help screen; each is the module of its name."""
 
 
 def _version(wanted: bool) -> None:
@@ -42,19 +37,30 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _common(
     version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)] = False,
 ) -> None:
     """What every command shares."""
 
 
-app.command("fit", help=fit.HELP)(fit.command)
-app.command("kv", help=kv.HELP)(kv.command)
-app.command("explain", help=explain.HELP)(explain.command)
-app.command("plan", help=plan.HELP)(plan.command)
-app.command("check", help=check.HELP)(check.command)
-app.command("catalogue", help=catalogue.HELP)(catalogue.command)
+def application(words: Sequence[str] = ()) -> typer.Typer:
+    """The application that answers these words: with the one command that they begin with, else with all.
+
+    Reading the options of every command would cost a run as much as reading the hardware.
+    """
+    app = typer.Typer(
+        help=HELP,
+        no_args_is_help=True,
+        add_completion=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_common)
+    for name in words[:1] if words and words[0] in COMMANDS else COMMANDS:
+        module = import_module(f"gpufit.cli.{name}")
+        app.command(name, help=module.HELP)(module.command)
+    return app
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -72,9 +78,8 @@ def run(words: list[str]) -> int:
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="replace")
-        ended = typer.main.get_command(app).main(
-            args=[w for w in words if w != "--debug"], prog_name="gpufit", standalone_mode=False
-        )
+        asked = [w for w in words if w != "--debug"]
+        ended = typer.main.get_command(application(asked)).main(args=asked, prog_name="gpufit", standalone_mode=False)
         sys.stdout.flush()
         return ended if isinstance(ended, int) else 0
     except BrokenPipeError:

@@ -46,7 +46,7 @@ Path = tuple[str, ...]
 
 
 def _split(name: str) -> Path:
-    return tuple(c for c in name.split(".") if c)
+    return tuple([c for c in name.split(".") if c])
 
 
 def rootless(path: Path) -> Path:
@@ -118,11 +118,7 @@ class _Paths:
 
 
 def _unnumbered(path: Path) -> Path:
-    return tuple("{i}" if c == "{e}" or c.isdigit() else c for c in path)
-
-
-def _alike(layer: int) -> Hashable:
-    return 0
+    return tuple(["{i}" if c == "{e}" or c.isdigit() else c for c in path])
 
 
 def _length(layer: int) -> Hashable:
@@ -170,11 +166,11 @@ class Names:
 
     def _add(self, text: str) -> None:
         bare = text[:-2] if text.endswith(".*") else text[:-1] if text.endswith("*") else text
-        if any(c in bare for c in "*?["):
+        if "*" in bare or "?" in bare or "[" in bare:
             self.globs += [bare, bare + ".*"]
             return
-        found = _EXPERT.search(bare)
-        path = _split(_EXPERT.sub("experts", bare))
+        found = _EXPERT.search(bare) if "experts" in bare else None
+        path = _split(_EXPERT.sub("experts", bare) if found else bare)
         if not path:
             return
         short = rootless(path)
@@ -183,8 +179,10 @@ class Names:
         if found:
             self.experts.setdefault(key, set()).add(int(found.group(1)))
 
-    def told_apart(self, module: str) -> Callable[[int], Hashable]:
+    def told_apart(self, module: str) -> Callable[[int], Hashable] | None:
         """What this list can tell of a layer's number in a module: layers of equal answers are meant alike, so one stands for all.
+
+        None: nothing, all layers are meant alike.
 
         Plain names see a number only where they write one; expressions and globs without a digit of their own see no more of a number
         than how long it is. Where that is not certain every layer answers for itself.
@@ -200,7 +198,7 @@ class Names:
             return _itself
         by_length = bool(self.globs or self.regexes)
         if not at:
-            return _length if by_length else _alike
+            return _length if by_length else None
 
         def seen(layer: int) -> Hashable:
             text = str(layer)

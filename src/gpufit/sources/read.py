@@ -25,6 +25,11 @@ _BESIDE = {"kimi_k2": "deepseek_v3", "olmo3": "olmo2", "qwen3_5_moe": "qwen3_5",
 
 
 @cache
+def _exists(name: str) -> bool:
+    return (_HERE / f"{name}.py").is_file()
+
+
+@cache
 def _module(name: str) -> ModuleType:
     return import_module(f"gpufit.sources.adapters.{name}")
 
@@ -51,7 +56,7 @@ def adapter_for(config: Config) -> ModuleType:
     model_type = config.text("model_type") or ""
     listed = config.items("architectures") or []
     name = _BESIDE.get(model_type) or model_type.replace("-", "_").replace(".", "_").lower()
-    if name and (_HERE / f"{name}.py").is_file():
+    if name and _exists(name):
         module = _module(name)
         if model_type in getattr(module, "MODEL_TYPES", (name,)):
             return module
