@@ -10,16 +10,21 @@ from gguf_bytes import gguf, llama_metadata, llama_q4_k_m
 from support import calculate, gpufit, gpufit_json
 
 from gpufit.derivation import steps
+from gpufit.engines.arithmetic import Arithmetic
 from gpufit.engines.base import WeightChoice
 from gpufit.formats.cache import CACHE_FORMATS, engine_format
 from gpufit.formats.ggml import TYPES, fitting, ggml_format
 from gpufit.formats.gguf_mixes import GGUF_MIXES, GgufRecipe, gguf_mix, gguf_recipe
 from gpufit.model import Model
 from gpufit.quantity import NUMBER, fact
+from gpufit.sizing.question import Question
+from gpufit.sizing.search import answer
 from gpufit.sizing.weights import ladder, published_weights, weights_in
 from gpufit.sources.catalogue import all_models, find_model
 from gpufit.sources.gguf import Window, parse
 from gpufit.sources.gguf_model import model_of_header
+from gpufit.sources.gpuspec import parse_specs
+from gpufit.workload import Workload
 
 
 def named(slug: str) -> Model:
@@ -187,6 +192,9 @@ def test_embeddings() -> None:
         model = named(slug)
         embedding = next(p for p in model.parts if p.name == "token embedding")
         assert gguf_recipe("q4_k_m", model).format_of(embedding, None).name == kind
+    model = named("gemma-4-e2b")
+    table = next(p for p in model.parts if p.name == "per-layer embedding")
+    assert gguf_recipe("q4_k_m", model).format_of(table, None).name == "Q6_K"
 
 
 @pytest.mark.parametrize(
@@ -281,6 +289,20 @@ def test_file_is_taken_as_it_is() -> None:
     assert int(weights_in(model, "q8_0").bytes) > int(choice.bytes)
 
 
+def test_nothing_fits_below_a_file() -> None:
+    """Where `auto` finds no mix that fits, the answer does not claim that the narrowest was asked for."""
+    model = from_file()
+    question = Question(
+        model=model,
+        hardware=parse_specs(["8MiB"]),
+        workload=Workload(context=None, kv_cache_dtype=None, utilization=None, min_concurrency=1),
+        engine=Arithmetic(),
+    )
+    found = answer(question)
+    assert not found.fits
+    assert [w for w in found.warnings if "as asked" in w] == []
+
+
 def test_sixteen_bit_file() -> None:
     """A file in BF16 is sized by its tensors, norms in F32 included, and not as parameters times two."""
     model = from_file()
@@ -322,7 +344,9 @@ def test_llama_server_line() -> None:
 
 def test_slots_are_limited() -> None:
     """llama.cpp has at most 256 slots, so the line never asks for more."""
-    assert "-np 256 " in screen("--gpu", "h100-sxm", "--weights", "q4_k_m", "--kv-cache-dtype", "q4_0", "--context", "512")
+    shown = screen("--gpu", "h100-sxm", "--weights", "q4_k_m", "--kv-cache-dtype", "q4_0", "--context", "512")
+    assert "-np 256 " in shown
+    assert "at most 256 slots" in shown
 
 
 @pytest.mark.parametrize(

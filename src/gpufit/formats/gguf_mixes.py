@@ -86,6 +86,9 @@ _EVERY_LAYER = ("qwen3_next", "qwen3_5")
 _FUSED = ("query_key_value", "c_attn", "Wqkv", "qkv_proj", "in_proj_qkv", "in_proj_qkvz")
 """Modules that stay one attn_qkv tensor; wqkv of InternLM 2 and W_pack of Baichuan are split by the converter."""
 
+_TABLES = ("token embedding", "per-layer embedding")
+"""What llama.cpp calls token embeddings: token_embd and per_layer_token_embd."""
+
 _VALUE = re.compile(r"(^|[ _])v(_proj)?$")
 _KEY = re.compile(r"(^|[ _])k(_proj)?$")
 _QUERY = re.compile(r"(^|[ _])q(_proj)?$")
@@ -93,7 +96,7 @@ _OUT = re.compile(r"(^|[ _])o(ut)?(_proj)?$")
 _DOWN = re.compile(r"(^|[ _])(down_proj|output_linear|wo)$|^expert w2$")
 _GATE_UP = re.compile(r"(gate|up|gate_up)_proj$|input_linear$|wi_[01]$|^expert (w1|v1)$")
 _SMALL = re.compile(r"position|token type|conv")
-_LEFT_16 = re.compile(r"^(per-layer model projection|index_[qk]_proj|laurel (in|out)|stream .*)$")
+_LEFT_16 = re.compile(r"^(per-layer model projection|index_[qk]_proj|laurel (in|out)|(stream|altup) .*)$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,12 +207,12 @@ class GgufRecipe:
             return "F32"
         if part.role in TOWERS or _LEFT_16.search(name) or mix == "f16":
             return "F16"
-        if name == "output head" or (self.tied and name == "token embedding"):
+        if name == "output head" or (self.tied and name in _TABLES):
             return self._head(part)
         if mix == "mxfp4_moe":
             experts = part.role is Role.ROUTED_EXPERTS or part.module.endswith("kv_b_proj")
             return "MXFP4" if experts else "Q8_0"
-        if part.role is Role.EMBEDDING or name == "per-layer embedding":
+        if part.role is Role.EMBEDDING or name in _TABLES:
             return self._embedding()
         fused = part.module.endswith(_FUSED)
         if layer in self.values and (fused or _VALUE.search(name)):

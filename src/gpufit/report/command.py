@@ -36,9 +36,10 @@ def serve_line(answer: Answer) -> ServeLine | None:
         why = _no_llama_cpp(c, p.gpus)
         if why:
             return ServeLine(words=(), note=why)
+        fewer = f" It has at most {_MOST_SLOTS} slots." if int(c.per_replica) > _MOST_SLOTS else ""
         return ServeLine(
             words=_llama_server(answer, c),
-            note="llama.cpp takes more than weights and cache: compute buffers and the CUDA context come on top.",
+            note=f"llama.cpp takes more than weights and cache: compute buffers and the CUDA context come on top.{fewer}",
         )
     plain = answer.question.engine.version is None
     return ServeLine(

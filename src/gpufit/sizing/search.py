@@ -222,7 +222,7 @@ def _warnings(question: Question, hardware: Hardware, candidate: Candidate, lowe
     if candidate.capacity.weights.assumption:
         yield candidate.capacity.weights.assumption
     weights = candidate.capacity.weights
-    if not weights.published and not lowered and {weights.format, model.published.format} != {"bf16", "fp16"}:
+    if question.weights != "auto" and not weights.published and {weights.format, model.published.format} != {"bf16", "fp16"}:
         yield f"weights sized in {weights.format} as asked; the published checkpoint is in {model.published.format}"
     if lowered:
         yield f"{candidate.capacity.weights.format}: needs a checkpoint in this format; the published one is {model.published.format}"
