@@ -62,8 +62,7 @@ def _changes(found: Answer) -> Iterator[Change]:
         yield Change(what=f"a context of {shorter:,} tokens", option=f"--context {shorter}", sequences=at.total_sequences)
     more = _enough_gpus(question, found.hardware, found.capacity) if found.capacity is not None else None
     if more is not None:
-        count, sequences = more
-        yield Change(what=f"{count} GPUs", option=f"--gpu {found.hardware.gpu.id}:{count}", sequences=sequences)
+        yield more
 
 
 def _at(question: Question, context: int) -> Question:
@@ -86,17 +85,30 @@ def longest_context(question: Question) -> int | None:
     return low * _SHORTEST or None
 
 
-def _enough_gpus(question: Question, hardware: Hardware, capacity: Capacity) -> tuple[int, int] | None:
+def _enough_gpus(question: Question, hardware: Hardware, capacity: Capacity) -> Change | None:
     """The smallest number of GPUs that fits among the legal degrees of one node, then among whole nodes."""
     node = hardware.gpus_per_node
     inside = [tp for tp in legal_tensor_degrees(question.model, node) if tp > hardware.count]
     nodes = [node * k for k in range(1, _MOST_GPUS // max(1, node) + 1) if node * k > hardware.count]
     counts = sorted({*inside, *(nodes if node > 1 else range(hardware.count + 1, 65))})
-    wanted = replace(question, tensor_parallel=None, pipeline_parallel=None)
     # Fewer GPUs than the weights alone fill need no search.
     least_gpus = -(-int(capacity.weights.bytes) // int(capacity.budget))
     for count in [c for c in counts if c >= least_gpus][:24]:
-        more = answer(replace(wanted, hardware=(replace(hardware, count=count, instance=None),)))
-        if more.fits:
-            return count, more.total_sequences
+        at = replace(question, hardware=(replace(hardware, count=count, instance=None),))
+        # The roomiest placement of so many GPUs tells whether they are enough; only then is the whole search made.
+        tp, pp = _roomiest(question, node, count)
+        there = answer(replace(at, tensor_parallel=tp, pipeline_parallel=pp))
+        if not there.fits:
+            continue
+        option = f"--gpu {hardware.gpu.id}:{count}"
+        if count > node:
+            return Change(what=f"{count} GPUs", option=f"{option} --tp {tp} --pp {pp}", sequences=there.total_sequences)
+        more = answer(replace(at, tensor_parallel=None, pipeline_parallel=None))
+        return Change(what=f"{count} GPUs", option=option, sequences=more.total_sequences)
     return None
+
+
+def _roomiest(question: Question, node: int, count: int) -> tuple[int, int]:
+    """The widest legal tensor parallel degree inside a node, and as many stages as nodes."""
+    widest = max(legal_tensor_degrees(question.model, min(node, count)), default=1)
+    return widest, max(1, min(count // node, int(question.model.num_layers)))
