@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gpufit.engines.base import WeightChoice
 from gpufit.errors import UsageError
 from gpufit.formats.checkpoint import checkpoint_bytes, part_bytes
-from gpufit.formats.gguf_mixes import GGUF_MIXES, Mix, gguf_mix, gguf_recipe
 from gpufit.formats.weights import WEIGHT_FORMATS, WeightFormat
 from gpufit.model import TOWERS, Model
 from gpufit.quantity import BIT_PER_BYTE, BYTE, Q, ceil, fact, total
+
+if TYPE_CHECKING:
+    from gpufit.formats.gguf_mixes import Mix
 
 _SIXTEEN = fact(2, BYTE, symbol="w16", name="bytes of one 16-bit weight", origin="16-bit formats")
 _EIGHT = Q(8, BIT_PER_BYTE, "const")
@@ -65,6 +69,9 @@ def weights_in(model: Model, name: str) -> WeightChoice:
         return published_weights(model)
     chosen = WEIGHT_FORMATS.get(name)
     if chosen is None:
+        # Loaded where a mix is asked for, since most answers need none.
+        from gpufit.formats.gguf_mixes import GGUF_MIXES, gguf_mix
+
         mix = gguf_mix(name)
         if mix is None:
             known = ", ".join((*WEIGHT_FORMATS, *GGUF_MIXES))
@@ -83,6 +90,8 @@ def weights_in(model: Model, name: str) -> WeightChoice:
 
 def _gguf_weights(model: Model, mix: Mix) -> WeightChoice:
     """A GGUF file of the mix: each part in the tensor type that llama.cpp's rules give it, towers at 16 bit as their own file has them."""
+    from gpufit.formats.gguf_mixes import gguf_recipe
+
     recipe = gguf_recipe(mix.name, model)
     size = total(part_bytes(p, recipe) for p in model.parts).as_step("W", f"weights in {mix.name}")
     note = GGUF_NOTE
@@ -122,6 +131,8 @@ def ladder(model: Model, *, hardware_fp8: bool | None) -> tuple[str, ...]:
     checkpoints are commonly published in; nvfp4 and mxfp4 are sized when named. Below a GGUF file stand llama.cpp's usual mixes.
     """
     if model.published.method == "gguf":
+        from gpufit.formats.gguf_mixes import GGUF_MIXES
+
         at = GGUF_MIXES.get(model.published.format)
         return ("published", *(name for name in GGUF_LADDER if at is None or GGUF_MIXES[name].bits < at.bits))
     published = LADDER_BITS.get(model.published.format, 16)
