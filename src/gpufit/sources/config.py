@@ -6,6 +6,7 @@ ignored, fields that might are refused by name, so that a config is never half u
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -60,6 +61,10 @@ class Config:
         """Whether the field stands in the file at all, null included. Counts as reading it."""
         self._read.add(name)
         return name in self.data
+
+    def asked(self, name: str) -> bool:
+        """Whether somebody read the field, or said that it is understood."""
+        return name in self._read
 
     def ignore(self, *names: str) -> None:
         """Marks fields as understood and without effect on memory in this family."""
@@ -184,6 +189,23 @@ _HINTS = (
 )  # fmt: skip
 """Parts of a field name that hint at the shape of the cache or of the weights."""
 
+_WORDS = frozenset(
+    """
+    mla cla gqa mqa swa dsa nsa csa hca gla ssd yoco loop loops looped meta retention retain span spans horizon lookback lookahead kept
+    keep evict eviction topology mixer mixers exit engram ngram types hc mhc key keys value values query queries nope mod
+    cross adapter adapters universal recurse unroll
+    """.split()
+)
+"""Whole words of a field name that hint at it too; as parts of longer words they would be met by chance."""
+
+_KIND_VALUES = frozenset(
+    """
+    hybrid mamba mamba2 mla gqa mqa sliding sliding_window sliding_attention local_attention linear_attention sparse_attention retnet
+    rwkv gla gated_deltanet
+    """.split()
+)
+"""Values that name a kind of layer, whatever their field is called."""
+
 _INERT = frozenset(
     """
     _attn_implementation attn_implementation _attn_implementation_internal attention_dropout attention_probs_dropout_prob attn_pdrop
@@ -196,18 +218,34 @@ _INERT = frozenset(
     norm_topk_prob topk_method topk_group n_group ep_size pretraining_tp keys_to_ignore_at_inference use_flash_attn attn_impl
     flash_attn use_fused_rms_norm head_dim_scale encoder_layerdrop decoder_layerdrop gradient_checkpointing layerdrop
     chunk_size_feed_forward _name_or_path transformers_version model_type architectures auto_map torch_dtype dtype output_attentions
-    output_hidden_states return_dict use_return_dict problem_type pruned_heads is_decoder is_encoder_decoder add_cross_attention
-    tie_encoder_decoder cross_attention_hidden_size num_beam_groups forced_bos_token_id forced_eos_token_id
+    output_hidden_states return_dict use_return_dict problem_type is_decoder tie_encoder_decoder num_beam_groups
+    forced_bos_token_id forced_eos_token_id
     num_beams decoder_start_token_id attention_logits_soft_cap output_logits_soft_cap
-    softmax_scale router_dtype moe_router_dtype js_config generation_config moe_layer_freq_unused use_mem_efficient_attn use_flash_attention
-    ignore_index
+    softmax_scale router_dtype moe_router_dtype js_config generation_config use_mem_efficient_attn use_flash_attention
+    ignore_index key_multiplier
     """.split()
 )
 """Fields with a hinting name that change no byte: training, numerics, bookkeeping. A field's meaning decides, not its look."""
 
 
-_TOWERS = frozenset({"visual", "vision_tower", "mm_vision_tower", "mm_audio_tower", "audio_tower", "speech_encoder", "encoder"})
-"""Fields that name a part beside the decoder; like any nested `..._config` that nobody opened, they mean weights not counted."""
+_TOWERS = frozenset(
+    """
+    visual vision_tower mm_vision_tower mm_audio_tower audio_tower speech_encoder encoder is_encoder_decoder add_cross_attention
+    k_eq_v pruned_heads
+    """.split()
+)
+"""Fields that name a part beside the decoder, or one that is missing: weights not counted. Names without a hint in them."""
+
+
+_PLAIN_OBJECTS = (
+    "rope", "rotary", "label", "auto_map", "task", "sentence_transformers", "generation", "processor", "prompt", "js_config",
+)  # fmt: skip
+"""Parts of the names of objects that say nothing of the model's shape."""
+
+_PLAIN_LISTS = ("image", "video", "audio", "token", "word", "resolution", "label")
+"""Parts of the names of lists that are not about layers, though they may by chance be as long."""
+
+_SPLIT = re.compile(r"[^a-z]+")
 
 
 def is_off(value: Any) -> bool:
@@ -215,20 +253,34 @@ def is_off(value: Any) -> bool:
     return value is None or value is False or value in ("", [], {}, 0)
 
 
-def suspicious(unread: Mapping[str, Any], inert: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """The unread fields that could change the cache or the weights and so forbid an answer, sorted by path."""
+def suspicious(unread: Mapping[str, Any], inert: frozenset[str] = frozenset(), *, layers: int = 0) -> tuple[str, ...]:
+    """The unread fields that could change the cache or the weights and so forbid an answer, sorted by path.
+
+    A field is judged by its name and by its value: a list with one entry for each of `layers`, an object, or the name of a layer kind
+    says something of the shape whatever the field is called.
+    """
     found = []
     for path, value in unread.items():
         name = path.rsplit(".", 1)[-1]
         if name in _INERT or name in inert or is_off(value) or name.endswith(("_token_id", "_token_index", "_token_ids", "_token")):
             continue
-        if (
-            any(hint in name.lower() for hint in _HINTS)
-            or name in _TOWERS
-            or (isinstance(value, Mapping) and name.endswith("_config"))
-        ):
+        if _by_name(name.lower()) or name in _TOWERS or _by_value(name.lower(), value, layers):
             found.append(path)
     return tuple(sorted(found))
+
+
+def _by_name(name: str) -> bool:
+    return any(hint in name for hint in _HINTS) or any(word in _WORDS for word in _SPLIT.split(name)) or name in _WORDS
+
+
+def _by_value(name: str, value: Any, layers: int) -> bool:
+    if isinstance(value, str):
+        return value.lower() in _KIND_VALUES
+    if isinstance(value, Mapping):
+        return not any(part in name for part in _PLAIN_OBJECTS)
+    if any(part in name for part in _PLAIN_LISTS):
+        return False
+    return isinstance(value, Sequence) and layers > 1 and len(value) == layers
 
 
 def used_fields(config: Config, keep: frozenset[str] = frozenset()) -> tuple[dict[str, Any], list[str]]:

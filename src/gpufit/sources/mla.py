@@ -109,7 +109,7 @@ def index_owners(config: Config, layers: int) -> tuple[int, ...]:
 def indexed_attention(d: Decoder, layers: Iterable[int], *, bias: bool = False) -> None:
     """Latent attention with lightning indexers in the layers that own one; draft layers always do."""
     c = d.config
-    c.ignore("index_topk", "index_share_for_mtp_iteration", "indexer_rope_interleave", "layer_types")
+    c.ignore("index_topk", "index_share_for_mtp_iteration", "indexer_rope_interleave")
     own = int(d.num_layers)
     owners = set(index_owners(c, own))
     index = fp8_index(c.count("index_head_dim", symbol="d_i", label="index width"))

@@ -73,7 +73,7 @@ def attend(
     Sliding layers without a window are full ones, unless the file itself names them as sliding: then it is refused.
     """
     at_full, at_sliding = tuple(full), tuple(sliding)
-    if window is None and at_sliding and SLIDING in (d.config.raw("layer_types") or ()):
+    if window is None and at_sliding and SLIDING in (d.config.data.get("layer_types") or ()):
         raise ConfigError(
             f"{d.config.where('layer_types')} has sliding layers, but sliding_window is {d.config.raw('sliding_window')!r}",
             hint="check that the config.json is complete",

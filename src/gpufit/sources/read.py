@@ -13,7 +13,7 @@ from gpufit.errors import ConfigError
 from gpufit.formats.tensor import DTYPES
 from gpufit.model import TOWERS, Model, Published, counted
 from gpufit.quantity import NUMBER, Q, fact, total
-from gpufit.sources import quantization
+from gpufit.sources import agreement, quantization
 from gpufit.sources.config import Config, suspicious
 from gpufit.sources.decoder import Decoder
 
@@ -105,6 +105,7 @@ def read_model(
     """
     config = Config(data, origin=origin)
     decoder = decoder_of(config)
+    agreement.settle(decoder)
     dtype = DTYPES.get(str(config.raw("torch_dtype", "dtype") or decoder.config.raw("torch_dtype", "dtype") or "bfloat16"), "bf16")
     share = rotary_share(decoder.config)
     if share is not None:
@@ -114,7 +115,7 @@ def read_model(
     config.ignore(*quantization.KEYS)
     decoder.config.ignore(*quantization.KEYS)
     unread = config.unread()
-    refused = suspicious(unread, decoder.inert)
+    refused = suspicious(unread, decoder.inert, layers=int(decoder.num_layers))
     if refused:
         shown = ", ".join(f"{p} = {_short(unread[p])}" for p in refused[:6])
         raise ConfigError(

@@ -37,8 +37,8 @@ KINDS = {
     "m2m_100": Kind(source="M2M100Config", offset=None, embedding_norm=False, last_norm=True),
 }
 MODEL_TYPES = tuple(KINDS)
-INERT = frozenset({"num_hidden_layers", "add_bias_logits", "add_final_layer_norm", "normalize_before", "normalize_embedding",
-                   "static_position_embeddings", "extra_pos_embeddings", "extra_layer_norm"})  # fmt: skip
+INERT = frozenset({"num_hidden_layers", "is_encoder_decoder", "add_bias_logits", "add_final_layer_norm", "normalize_before",
+                   "normalize_embedding", "static_position_embeddings", "extra_pos_embeddings", "extra_layer_norm"})  # fmt: skip
 
 
 def read(config: Config) -> Decoder:

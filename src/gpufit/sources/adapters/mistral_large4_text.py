@@ -43,7 +43,7 @@ def read(config: Config) -> Decoder:
     in use and stores none (modeling_mistral_large4.py, transformers 5.24.0).
     """
     d = open_latent(config)
-    config.ignore("layer_types", "index_topk")
+    config.ignore("index_topk")
     bias = config.flag("attention_bias")
     sources, rotary = kv_sources(d), rotary_layers(d)
     owners = frozenset(index_owners(config, int(d.num_layers)))

@@ -28,7 +28,7 @@ def read(config: Config) -> Decoder:
         return _by_heads(d)
     d.kv_heads = None
     blocks = per_layer(config, "block_configs", int(d.num_layers)) or []
-    config.ignore("intermediate_size", "num_key_value_heads", "num_key_value_heads_per_layer")
+    config.ignore("intermediate_size", "num_key_value_heads")
     output(d)
     _attention(d, [_part(config, i, b, "attention") for i, b in enumerate(blocks)])
     _mlp(d, [_part(config, i, b, "ffn") for i, b in enumerate(blocks)])

@@ -20,7 +20,7 @@ SOURCES = {
 NAMES = ("q", "k", "v", "o")
 TRAINED = 512
 """Tokens that T5's encoder was trained with (arXiv 1910.10683, section 3.1.2); relative positions set no limit."""
-INERT = frozenset({"relative_attention_max_distance", "output_past"})
+INERT = frozenset({"is_encoder_decoder", "relative_attention_max_distance", "output_past"})
 
 
 def read(config: Config) -> Decoder:

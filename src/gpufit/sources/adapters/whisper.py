@@ -11,7 +11,7 @@ from gpufit.sources.config import Config, Default
 from gpufit.sources.decoder import Decoder
 
 ARCHITECTURES = ("WhisperForConditionalGeneration",)
-INERT = frozenset({"mask_time_min_masks", "mask_feature_min_masks"})
+INERT = frozenset({"is_encoder_decoder", "mask_time_min_masks", "mask_feature_min_masks"})
 NAMES = ("q_proj", "k_proj", "v_proj", "out_proj")
 
 
