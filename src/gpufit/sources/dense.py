@@ -13,7 +13,7 @@ from gpufit.model import Role, Shard
 from gpufit.quantity import Q
 from gpufit.sources.config import Config, Default
 from gpufit.sources.decoder import HEAD_NAMES, HIDDEN_NAMES, LAYER_NAMES, Decoder, open_decoder
-from gpufit.sources.patterns import FULL, SLIDING, attend, class_defaults, per_layer, spread
+from gpufit.sources.patterns import FULL, SLIDING, attend, class_defaults, per_layer, spread, window_of
 
 PRE_NORMS = (("input norm", "input_layernorm"), ("post-attention norm", "post_attention_layernorm"))
 STRUCTURE = frozenset(HIDDEN_NAMES + LAYER_NAMES + HEAD_NAMES)
@@ -153,7 +153,8 @@ def windows(d: Decoder, window: Q | None, otherwise: Sequence[str]) -> None:
     total = int(d.num_layers)
     values = per_layer(d.config, "layer_types", total)
     at = spread(d.config, "layer_types", values if values is not None else list(otherwise), (FULL, SLIDING))
-    d.config.ignore("sliding_window")
+    if not d.config.asked("sliding_window") and not at[SLIDING]:
+        stray_window(d)
     if at[SLIDING] and window is None:
         raise ConfigError(
             f"{d.config.where('layer_types')} has sliding layers, but sliding_window is {d.config.raw('sliding_window')!r}",
@@ -161,6 +162,26 @@ def windows(d: Decoder, window: Q | None, otherwise: Sequence[str]) -> None:
         )
     if causal(d):
         attend(d, full=at[FULL], sliding=at[SLIDING], window=window)
+
+
+def listed_windows(d: Decoder) -> None:
+    """Full attention by the class; layers slide only where `layer_types` names them."""
+    slides = SLIDING in (d.config.items("layer_types") or [])
+    windows(d, window_of(d.config) if slides else None, every(d, FULL))
+
+
+def stray_window(d: Decoder) -> None:
+    """A window in the file of a family whose class knows none: an assumption of the answer, unless the file switches it off.
+
+    The class attends fully. vLLM 0.33.0 hands the number to every attention layer that does not choose its own window, unless
+    `layer_types` stands beside it (engine/arg_utils.py, model_executor/layers/attention/attention.py).
+    """
+    window = d.config.integer("sliding_window", default=0)
+    if window and d.config.raw("use_sliding_window") is not False:
+        d.assumptions.append(
+            f"{d.config.where('sliding_window')} is {window}, but the published class does not read it: all layers are sized as full "
+            "attention. vLLM would keep no more than the window in each"
+        )
 
 
 def every(d: Decoder, kind: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpufit.model import Role, Shard
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
-from gpufit.sources.dense import basics, every, llama_shape, windows
+from gpufit.sources.dense import basics, listed_windows, llama_shape, windows
 from gpufit.sources.patterns import FULL, SLIDING, window_of
 
 MODEL_TYPES = ("granite", "granite_swa")
@@ -24,7 +24,7 @@ def read(config: Config) -> Decoder:
     else:
         d = basics(config, CLASS, tie=False, vocab_size=32000, hidden_size=4096, intermediate_size=11008, num_hidden_layers=32,
                    num_attention_heads=32, max_position_embeddings=2048)  # fmt: skip
-        windows(d, window_of(config), every(d, FULL))
+        listed_windows(d)
     bias = config.flag("attention_bias")
     llama_shape(d, bias=bias, out_bias=bias, mlp_bias=config.flag("mlp_bias"))
     if swa:

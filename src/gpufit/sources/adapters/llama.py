@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from gpufit.sources.config import Config, Default
 from gpufit.sources.decoder import Decoder
-from gpufit.sources.dense import basics, every, llama_shape, windows
-from gpufit.sources.patterns import FULL, SLIDING, window_of
+from gpufit.sources.dense import basics, listed_windows, llama_shape
 
 MODEL_TYPES = ("llama", "code_llama", "Yi", "aquila", "llama_bidirec")
 CLASS = "LlamaConfig (transformers 5.24.0)"
@@ -22,15 +21,9 @@ def read(config: Config) -> Decoder:
         config, CLASS, tie=False, vocab_size=32000, hidden_size=4096, intermediate_size=11008, num_hidden_layers=32,
         num_attention_heads=32, max_position_embeddings=2048,
     )  # fmt: skip
-    window = window_of(config)
-    listed = config.items("layer_types") or []
-    if window is not None and SLIDING not in listed:
-        d.notes.append(
-            f"sliding_window = {int(window)} stands in the file, but its class does not read it: all layers are sized as full attention"
-        )
     if config.text("model_type") == "llama_bidirec":
         config.fall_back({"is_causal": _BIDIRECTIONAL})
-    windows(d, window, every(d, FULL))
+    listed_windows(d)
     bias = config.flag("attention_bias") or config.flag("bias") or config.flag("qkv_bias")
     llama_shape(d, bias=bias, out_bias=config.flag("attention_bias") or config.flag("bias"), mlp_bias=config.flag("mlp_bias"))
     return d

@@ -6,8 +6,8 @@ from typing import Any
 
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
-from gpufit.sources.dense import PRE_NORMS, basics, every, llama_shape, nth_full, windows
-from gpufit.sources.patterns import FULL, window_of
+from gpufit.sources.dense import PRE_NORMS, basics, listed_windows, llama_shape, nth_full, windows
+from gpufit.sources.patterns import window_of
 
 MODEL_TYPES = ("olmo2", "olmo3")
 POST_NORMS = (PRE_NORMS[1], ("post-MLP norm", "post_feedforward_layernorm"))
@@ -22,7 +22,10 @@ def read(config: Config) -> Decoder:
         config, f"{name} (transformers 5.24.0)", tie=False, vocab_size=50304, hidden_size=4096, intermediate_size=11008,
         num_hidden_layers=32, num_attention_heads=32, max_position_embeddings=2048, **extra,
     )  # fmt: skip
-    windows(d, window_of(config), nth_full(d, 4) if third else every(d, FULL))
+    if third:
+        windows(d, window_of(config), nth_full(d, 4))
+    else:
+        listed_windows(d)
     bias = config.flag("attention_bias")
     llama_shape(d, bias=bias, out_bias=bias, qk_norm="full", listed=POST_NORMS)
     return d
