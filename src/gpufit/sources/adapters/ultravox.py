@@ -14,10 +14,11 @@ ARCHITECTURES = ("UltravoxModel",)
 
 
 def read(config: Config) -> Decoder:
-    """Read where `text_config` carries shapes; a file that only names the text model's repository is refused with that name."""
+    """Read where `text_config` has shapes, or differences from its class; a file that only names a repository is refused with it."""
     named = config.text("text_model_id")
     text = config.sub("text_config")
-    if text is None or not text.has("num_hidden_layers"):
+    inline = text is not None and (text.has("num_hidden_layers") or (named is None and text.has("model_type")))
+    if not inline:
         where = f"{named!r}" if named else "another repository, which it does not name"
         raise ConfigError(
             f"{config.origin} gives no shapes of its text model: they are those of {where}",
