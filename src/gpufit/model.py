@@ -145,9 +145,11 @@ class Published:
     signed: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Model:
     """Frozen facts of one model. Formulas beyond plain shape questions live elsewhere.
+
+    A model equals itself alone, as its quantities do, so that what follows from a model can be kept beside it.
 
     `num_layers` counts decoder layers; `layers` groups them by kind (empty for an encoder without a KV cache). `attention_heads`,
     `kv_heads` and `head_dim` are the main attention's, for display; None where there is none or where they differ by layer.

@@ -61,6 +61,7 @@ def tensor_reason(model: Model, tp: int) -> str | None:
     return None
 
 
+@lru_cache(maxsize=512)
 def legal_tensor_degrees(model: Model, most: int) -> tuple[int, ...]:
     """Every tensor parallel degree up to `most` whose heads divide."""
     return tuple(tp for tp in range(1, most + 1) if tensor_reason(model, tp) is None)

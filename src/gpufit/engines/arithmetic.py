@@ -6,14 +6,13 @@ sum. No engine overhead is taken off beyond the share that utilisation leaves fr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from gpufit.engines.base import Capacity, LedgerLine, WeightChoice
 from gpufit.formats.cache import CACHE_FORMATS, CacheFormat
 from gpufit.hardware import Gpu
-from gpufit.layers.base import LayerKind
 from gpufit.model import LayerGroup, Model
 from gpufit.placement import Placement, Refusal, stages
 from gpufit.quantity import BYTE_PER_SEQUENCE, BYTE_PER_TOKEN, NUMBER, SEQUENCE, Q, ceil_div, fact, floor, largest, total
@@ -67,7 +66,7 @@ def sequence_bytes(model: Model, context: Q, tp: Q, cache: CacheFormat, layers: 
     """The whole cache of one sequence of `context` tokens on one GPU, or on one GPU of the stage that holds `layers`."""
     terms = []
     for group in model.layers:
-        each = _in_one_layer(group.kind, context, tp, cache)
+        each = group.kind.sequence_bytes(context, tp, cache)
         if each is None:
             continue
         if layers is not None and not any(i in layers for i in group.indices):
@@ -76,20 +75,26 @@ def sequence_bytes(model: Model, context: Q, tp: Q, cache: CacheFormat, layers: 
     return total(terms, unit=BYTE_PER_SEQUENCE).as_step("S", "cache of one sequence on one GPU")
 
 
-@lru_cache(maxsize=4096)
-def _in_one_layer(kind: LayerKind, context: Q, tp: Q, cache: CacheFormat) -> Q | None:
-    """The cache of one sequence in one layer: the same in every stage, under every weight format and beside any other degree."""
-    return kind.sequence_bytes(context, tp, cache)
-
-
-def distinct_stages(model: Model, pp: int) -> Iterator[range]:
-    """The layers of each pipeline stage, the first of those that hold equally many layers of every kind."""
-    seen = set()
+@lru_cache(maxsize=1024)
+def distinct_stages(model: Model, pp: int) -> tuple[range | None, ...]:
+    """The layers of each pipeline stage, the first of those that hold equally many layers of every kind; None: all, in one stage."""
+    if pp == 1:
+        return (None,)
+    seen: dict[tuple[int, ...], range] = {}
     for stage in stages(int(model.num_layers), pp):
-        shape = tuple(sum(i in stage for i in group.indices) for group in model.layers)
-        if shape not in seen:
-            seen.add(shape)
-            yield stage
+        seen.setdefault(tuple([sum([i in stage for i in group.indices]) for group in model.layers]), stage)
+    return tuple(seen.values())
+
+
+@lru_cache(maxsize=1024)
+def _tightest(model: Model, context: Q, tp: Q, pp: Q, cache: CacheFormat) -> Q:
+    """The cache of one sequence on the GPU that holds most of it: the same under every weight format."""
+    return heaviest(sequence_bytes(model, context, tp, cache, stage) for stage in distinct_stages(model, int(pp)))
+
+
+@lru_cache(maxsize=256)
+def _budget(memory: Q, share: Q) -> Q:
+    return floor(memory * share).as_step("M_u", "memory that may be used on one GPU")
 
 
 def heaviest(values: Iterable[Q]) -> Q:
@@ -118,6 +123,10 @@ class Arithmetic:
         known = asked or (declared if declared in CACHE_FORMATS else None)
         return CACHE_FORMATS[known or ("fp16" if model.dtype == "fp16" else "bf16")]
 
+    def outweighed(self, gpu: Gpu, count: int, workload: Workload, weights: WeightChoice) -> bool:
+        """Whether even an equal share for each of all the GPUs is more than may be used of one: then no pool is left anywhere."""
+        return int(weights.bytes) > count * int(_budget(gpu.memory, workload.utilization or self.utilization()))
+
     def capacity(
         self,
         model: Model,
@@ -132,15 +141,11 @@ class Arithmetic:
         if placement.data_parallel is not None:
             return Refusal(reason="plain arithmetic counts replicas itself: --data-parallel-size is an engine's")
         tp, pp = placement.tensor_parallel, placement.pipeline_parallel
-        share = workload.utilization or self.utilization()
-        budget = floor(gpu.memory * share).as_step("M_u", "memory that may be used on one GPU")
+        budget = _budget(gpu.memory, workload.utilization or self.utilization())
         held = ceil_div(weights.bytes, tp * pp).as_step("W_g", "weights on one GPU")
         pool = (budget - held).as_step("P", "what is left for the cache on one GPU")
-        whole = sequence_bytes(model, context, WHOLE, cache)
-        here = heaviest(
-            sequence_bytes(model, context, tp, cache, None if int(pp) == 1 else stage)
-            for stage in distinct_stages(model, int(pp))
-        )
+        whole = _tightest(model, context, WHOLE, WHOLE, cache)
+        here = _tightest(model, context, tp, pp, cache)
         count = _sequences(pool, here)
         cached = (count * here).as_step("K_c", "cache of the sequences that fit")
         return Capacity(

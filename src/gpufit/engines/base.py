@@ -97,6 +97,10 @@ class EnginePolicy(Protocol):
         """The cache format of a dtype by name; None is `auto`: what the checkpoint asks for, else 16 bit."""
         ...
 
+    def outweighed(self, gpu: Gpu, count: int, workload: Workload, weights: WeightChoice) -> bool:
+        """Whether it is certain that beside these weights no sequence fits on `count` such GPUs, however they are placed."""
+        ...
+
     def capacity(
         self,
         model: Model,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from gpufit.formats.tensor import PLAIN, TensorFormat
 from gpufit.model import Model, Recipe, WeightPart
@@ -20,8 +21,12 @@ def _one_format(part: WeightPart, chosen: TensorFormat, layers: int) -> Q:
         size = part.copies * size
     if part.layers:
         size = layers * size
-    symbol = "W_" + re.sub(r"[^a-z0-9]+", "_", part.name.lower()).strip("_")
-    return size.as_step(symbol, f"{part.name}, {chosen.name}")
+    return size.as_step(_symbol(part.name), f"{part.name}, {chosen.name}")
+
+
+@lru_cache(maxsize=1024)
+def _symbol(name: str) -> str:
+    return "W_" + re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
 def checkpoint_bytes(model: Model, recipe: Recipe, *, with_draft: bool) -> Q:

@@ -71,22 +71,24 @@ def _on(question: Question, hardware: Hardware) -> Answer:
     refusal = asked_refusal(question, hardware)
     if refusal is not None:
         return Answer(question=question, fits=False, reason=refusal_text(refusal), hardware=hardware)
-    tried: list[tuple[WeightChoice, Candidate | None, str]] = []
-    for name in _formats(question, hardware):
+    names = _formats(question, hardware)
+    candidate, why = None, ""
+    for tried, name in enumerate(names, start=1):
         weights = published_weights(model) if name == "published" else weights_in(model, name)
+        # Of formats that do not fit only the last is shown, at its best placement.
+        if tried < len(names) and question.engine.outweighed(hardware.gpu, hardware.count, question.workload, weights):
+            continue
         candidate, why = place(question, hardware, weights, context)
-        tried.append((weights, candidate, why))
         if candidate is not None and candidate.sequences >= 1:
             break
-    weights, candidate, why = tried[-1]
     if candidate is None:
         return Answer(question=question, fits=False, reason=why, hardware=hardware)
     fits = candidate.sequences >= 1
-    lowered = len(tried) > 1 and fits
+    lowered = tried > 1 and fits
     return Answer(
         question=question,
         fits=fits,
-        reason="" if fits else _shortfall(candidate, weights, len(tried) > 1),
+        reason="" if fits else _shortfall(candidate, weights, tried > 1),
         hardware=hardware,
         placement=candidate.placement,
         capacity=candidate.capacity,

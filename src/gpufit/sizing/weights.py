@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gpufit.engines.base import WeightChoice
@@ -29,6 +30,7 @@ GGUF_LADDER = ("q8_0", "q6_k", "q5_k_m", "q4_k_m", "q3_k_m", "q2_k")
 GGUF_NOTE = "llama.cpp's mix by its rules; published files differ up to 1 %, dynamic (UD) ones more"
 
 
+@lru_cache(maxsize=256)
 def published_weights(model: Model) -> WeightChoice:
     """The checkpoint as published.
 
@@ -63,6 +65,7 @@ def published_weights(model: Model) -> WeightChoice:
     )
 
 
+@lru_cache(maxsize=1024)
 def weights_in(model: Model, name: str) -> WeightChoice:
     """The weights in a format by name; the published checkpoint's own rule where that is its format."""
     if name == "published" or name == model.published.format:

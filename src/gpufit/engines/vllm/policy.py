@@ -92,6 +92,10 @@ class Vllm:
             return CACHE_FORMATS["fp16" if model.dtype == "fp16" else "bf16"]
         return engine_format(chosen)
 
+    def outweighed(self, gpu: Gpu, count: int, workload: Workload, weights: WeightChoice) -> bool:
+        """Never certain from bytes alone: towers that are not loaded and formats that are laid out anew weigh less on a rank."""
+        return False
+
     def capacity(
         self,
         model: Model,
