@@ -95,10 +95,12 @@ def _enough_gpus(question: Question, hardware: Hardware, capacity: Capacity) -> 
     least_gpus = -(-int(capacity.weights.bytes) // int(capacity.budget))
     for count in [c for c in counts if c >= least_gpus][:24]:
         at = replace(question, hardware=(replace(hardware, count=count, instance=None),))
-        # The roomiest placement of so many GPUs tells whether they are enough; only then is the whole search made.
-        tp, pp = _roomiest(question, node, count)
-        there = answer(replace(at, tensor_parallel=tp, pipeline_parallel=pp))
-        if not there.fits:
+        # The roomiest placements of so many GPUs tell whether they are enough; only then is the whole search made.
+        tried = (
+            (tp, pp, answer(replace(at, tensor_parallel=tp, pipeline_parallel=pp))) for tp, pp in _roomiest(question, node, count)
+        )
+        tp, pp, there = next((t for t in tried if t[2].fits), (0, 0, None))
+        if there is None:
             continue
         option = f"--gpu {hardware.gpu.id}:{count}"
         if count > node:
@@ -108,7 +110,10 @@ def _enough_gpus(question: Question, hardware: Hardware, capacity: Capacity) -> 
     return None
 
 
-def _roomiest(question: Question, node: int, count: int) -> tuple[int, int]:
-    """The widest legal tensor parallel degree inside a node, and as many stages as nodes."""
-    widest = max(legal_tensor_degrees(question.model, min(node, count)), default=1)
-    return widest, max(1, min(count // node, int(question.model.num_layers)))
+def _roomiest(question: Question, node: int, count: int) -> Iterator[tuple[int, int]]:
+    """Each legal tensor parallel degree inside a node, widest first, with as many stages as the GPUs allow.
+
+    None of them is the roomiest for all models: past one KV head a GPU, and for latent caches, only stages make the cache smaller.
+    """
+    for tp in reversed(legal_tensor_degrees(question.model, min(node, count))):
+        yield tp, max(1, min(count // tp, int(question.model.num_layers)))
