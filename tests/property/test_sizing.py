@@ -444,21 +444,32 @@ def test_the_missing_bytes_are_enough(question: Question) -> None:
 # -- advice ---------------------------------------------------------------------------------------------------------------------
 
 
-def followed(question: Question, option: str) -> Question:
-    """The question with an option added that an answer offered."""
-    name, _, value = option.partition(" ")
-    if name == "--weights":
-        return replace(question, weights=value)
-    if name == "--kv-cache-dtype":
-        return working(question, kv_cache_dtype=value)
-    if name == "--context":
-        return working(question, context=tokens(int(value)))
-    assert name == "--gpu", option
-    spec, _, count = value.rpartition(":")
-    assert spec == question.hardware[0].gpu.id
-    # A size of this test's own has no name to type.
-    at = replace(question.hardware[0], count=int(count))
-    return replace(on(question, at), tensor_parallel=None, pipeline_parallel=None)
+def followed(question: Question, option: str, at: Hardware | None = None) -> Question:
+    """The question with an option added that an answer offered; `at` is what its SPEC means where that can be typed."""
+    words = option.split()
+    given = dict(zip(words[::2], words[1::2], strict=True))
+    for name, value in given.items():
+        if name == "--weights":
+            question = replace(question, weights=value)
+        elif name == "--kv-cache-dtype":
+            question = working(question, kv_cache_dtype=value)
+        elif name == "--context":
+            question = working(question, context=tokens(int(value)))
+        elif name == "--gpu":
+            spec, _, count = value.rpartition(":")
+            assert spec == question.hardware[0].gpu.id
+            # A size of this test's own has no name to type.
+            question = on(question, at or replace(question.hardware[0], count=int(count)))
+            question = replace(question, tensor_parallel=None, pipeline_parallel=None)
+        else:
+            assert name in ("--tp", "--pp"), option
+    degrees = {"--tp": "tensor_parallel", "--pp": "pipeline_parallel"}
+    return replace(question, **{degrees[n]: int(v) for n, v in given.items() if n in degrees})  # type: ignore[arg-type]
+
+
+def count_of(option: str) -> int:
+    """The number of GPUs in an offered --gpu option."""
+    return int(option.split()[1].rpartition(":")[2])
 
 
 @QUICK
@@ -478,7 +489,7 @@ def test_what_is_offered_fits(question: Question) -> None:
 def test_the_smallest_number_of_gpus_is_offered(question: Question) -> None:
     """No smaller number of GPUs that the advice considers fits: legal degrees of one node, then whole nodes."""
     found = with_changes(answer(question))
-    offered = [int(c.option.rpartition(":")[2]) for c in found.changes if c.option.startswith("--gpu")]
+    offered = [count_of(c.option) for c in found.changes if c.option.startswith("--gpu")]
     assume(offered)
     at = question.hardware[0]
     inside = legal_tensor_degrees(question.model, at.gpus_per_node)
@@ -497,9 +508,8 @@ def test_offered_specs_can_be_typed(slug: str, spec: str) -> None:
     (at,) = [parse_spec(spec)]
     question = replace(asked(known_model(slug), at, 8192), workload=Workload(context=tokens(8192)))
     for change in with_changes(answer(question)).changes:
-        name, _, value = change.option.partition(" ")
-        if name == "--gpu":
-            again = answer(on(question, parse_spec(value)))
+        if change.option.startswith("--gpu"):
+            again = answer(followed(question, change.option, parse_spec(change.option.split()[1])))
             assert again.fits
             assert again.total_sequences == change.sequences
 

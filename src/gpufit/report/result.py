@@ -103,6 +103,10 @@ def _answer(a: Answer) -> Json:
         "short_by_bytes_per_gpu": a.short_by or None,
         "changes": [{"what": c.what, "option": c.option, "total_concurrency": c.sequences} for c in a.changes],
     }
+    engine = a.question.engine
+    if engine.version is not None:
+        # A model that the engine refuses has the same keys: a script may read them of every model.
+        found["engine"] = {"name": engine.name, "version": engine.version, **dict.fromkeys(_ENGINE_FIGURES)}
     if capacity is None or a.placement is None:
         return found
     per_token = a.bytes_per_token
@@ -125,6 +129,13 @@ def _answer(a: Answer) -> Json:
     if capacity.details:
         found["engine"] = {name: int(v) if isinstance(v, Q) else v for name, v in capacity.details.items()}
     return found
+
+
+_ENGINE_FIGURES = (
+    "requested_bytes", "overhead_bytes", "overhead_low_bytes", "overhead_high_bytes", "kv_cache_bytes", "block_bytes", "blocks",
+    "blocks_per_request", "kv_cache_tokens", "max_concurrency",
+)  # fmt: skip
+"""Figures that every model has under an engine of its own rules; null where it would not start."""
 
 
 def kv_result(costs: Iterable[CacheCost]) -> Json:
