@@ -61,6 +61,8 @@ def settle(d: Decoder) -> None:
     _basics(d)
     if any(part.name in ("q_norm", "query norm") for part in d.parts):
         d.config.ignore("use_qk_norm", "qk_norm")
+    if d.config.data.get("use_sliding_window") is False:
+        d.config.ignore("use_sliding_window", "sliding_window", "max_window_layers")
     if d.groups:
         _backwards(d)
         for name in ("layer_types", "layers_block_type"):

@@ -21,6 +21,7 @@ ARCHITECTURES = ("BailingHybridForCausalLM", "BailingMoeV3ForCausalLM", "Bailing
 INERT = frozenset(
     {"kda_safe_gate", "kda_lower_bound", "linear_silu", "use_linear_silu", "linear_rope", "group_norm_size", "mtp_loss_scaling_factor",
      "moe_renormalize", "num_expert_group", "topk_group", "score_function", "moe_router_enable_routed_scaling", "max_window_layers",
+     "moe_router_topk_scaling_factor",
      "scale_router_input", "use_mla_nope", "num_key_value_heads", "embedding_dropout", "output_dropout"}
 )  # fmt: skip
 """Numerics and routing. `max_window_layers` belongs to a window that no class of this line has."""
@@ -170,6 +171,9 @@ def experts(d: Decoder, layers: tuple[int, ...]) -> None:
         router_dtype="fp32" if config.text("router_dtype") in (None, "fp32") else None,
     )
     shared = config.count("num_shared_experts", "n_shared_experts", symbol="E_s", label="shared experts")
+    if not config.flag("moe_router_enable_shared_expert", default=True) and int(shared):
+        where = config.where("moe_router_enable_shared_expert")
+        raise ConfigError(f"{where} is false, but there are {shared.value} shared experts", hint="check the config.json")
     if int(shared):
         one = config.maybe("moe_shared_expert_intermediate_size", symbol="I_s", label="shared expert width")
         d.shared_experts(layers, shared * (one if one is not None else width))

@@ -19,6 +19,7 @@ INERT = frozenset(
         "norm_softmax",
         "score_function",
         "moe_router_enable_routed_scaling",
+        "moe_router_topk_scaling_factor",
         "topk_group",
         "mtp_loss_scaling_factor",
         "max_window_layers",

@@ -40,7 +40,9 @@ def read(config: Config) -> Decoder:
     per_token = config.maybe("num_experts_per_tok", symbol="E_k", label="experts per token")
     wide = config.count("intermediate_size", symbol="I_e", label="expert width")
     role, label = (Role.SHARED_EXPERTS, "shared expert") if sparse else (Role.MLP, "MLP")
-    if experts is not None and experts > 0 and per_token is not None:
+    if experts is not None and sparse:
+        if per_token is None:
+            raise config.missing("num_experts_per_tok")
         moe, used = "layers.{i}.block_sparse_moe", (per_token, experts)
         d.part("router", Role.ROUTER, f"{moe}.router.layer", experts, d.hidden, layers=d.all)
         routed = Role.ROUTED_EXPERTS

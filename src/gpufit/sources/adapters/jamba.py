@@ -44,6 +44,7 @@ def read(config: Config) -> Decoder:
     width = config.count("intermediate_size", symbol="I", label="MLP width")
     experts = config.count("num_experts", "num_local_experts", symbol="E", label="routed experts")
     sparse = _every(config, "expert", d) if experts > 1 else ()
+    config.ignore("expert_layer_period", "expert_layer_offset")
     d.mlp((i for i in d.all if i not in sparse), width, module="layers.{i}.feed_forward")
     per_token = config.count("num_experts_per_tok", symbol="E_k", label="experts per token")
     d.experts(sparse, experts=experts, per_token=per_token, intermediate=width, module="layers.{i}.feed_forward", router="router")

@@ -46,6 +46,7 @@ def read(config: Config) -> Decoder:
         d.assumptions.append(
             f"{said_by} has {len(types)} layers and num_hidden_layers says {stated}: the pattern counts, as in the published class"
         )
+    config.ignore("attention_head_dim")  # where it stands beside head_dim it says the same
     if not config.present("head_dim") and config.has("attention_head_dim"):
         d.head_dim = config.count("attention_head_dim", symbol="d", label="head dimension")
         config.fell_back.pop("head_dim", None)

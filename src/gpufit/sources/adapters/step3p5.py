@@ -58,6 +58,8 @@ def read(config: Config) -> Decoder:
     d = open_decoder(config, tie_default=False)
     if (kv := config.maybe(*KV_NAMES, symbol="n_kv", label="KV heads")) is not None:
         d.kv_heads = kv
+        if config.has("num_attention_groups"):
+            config.fell_back.pop("num_key_value_heads", None)
     own = int(d.num_layers)
     draft = draft_layers(d, "num_nextn_predict_layers", "num_mtp_layers")
     words = padded(config, "layer_types", own, len(draft), "mtp_layer_types") or [FULL] * (own + len(draft))
@@ -94,13 +96,22 @@ def mixture_layers(d: Decoder, own: int, draft: int) -> tuple[int, ...]:
     `first_k_dense_replace` stands in some files instead. Draft layers are dense unless a list names them.
     """
     config = d.config
+    if not config.flag("use_moe", default=True):
+        raise ConfigError(f"{config.where('use_moe')} is false: no such model is published", hint="check the config.json")
     words = config.items("mlp_layer_types")
+    if words is not None and len(words) < own:
+        raise ConfigError(
+            f"{config.where('mlp_layer_types')} has {len(words)} entries for {own} layers", hint="check that the file is complete"
+        )
     if words is not None:
         words = (words + (config.items("mtp_mlp_layer_types") or []))[: own + draft]
         return spread(config, "mlp_layer_types", words, ("dense", "sparse"))["sparse"]
     listed = config.raw("moe_layers_enum")
+    config.ignore("moe_every_n_layer", "moe_layer_offset")  # of an older file form: the classes read the list
     if listed is not None:
-        items = listed.split(",") if isinstance(listed, str) else listed
+        items = listed.split(",") if isinstance(listed, str) else config.items("moe_layers_enum") or []
+        if not all(str(item).strip().isdecimal() for item in items if str(item).strip()):
+            raise ConfigError(f"{config.where('moe_layers_enum')} is {listed!r}, expected layer numbers", hint="check the config.json")
         numbers = {int(item) for item in items if str(item).strip()}
         return tuple(i for i in range(own + draft) if i in numbers)
     return tuple(range(config.integer("first_k_dense_replace", default=3), own))
@@ -145,7 +156,7 @@ def other_heads(d: Decoder) -> tuple[Q, Q, Q]:
     heads, kv, width = d.need(d.attention_heads), d.need(d.kv_heads), d.need(d.head_dim)
     own = d.config.maybe("num_sliding_attention_heads", symbol="n_qs", label="attention heads of sliding layers")
     other = d.config.sub("attention_other_setting")
-    d.config.ignore("per_layer_config")
+    repeated_heads(d, own or heads)
     if own is not None:
         return own, kv, width
     if other is None:
@@ -159,6 +170,19 @@ def other_heads(d: Decoder) -> tuple[Q, Q, Q]:
         other.maybe(*KV_NAMES, symbol="n_kvs", label="KV heads of sliding layers") or kv,
         other.maybe("head_dim", symbol="d_s", label="head dimension of sliding layers") or width,
     )
+
+
+def repeated_heads(d: Decoder, sliding: Q) -> None:
+    """Saved files repeat the heads of the sliding layers in `per_layer_config`; anything else in it is refused."""
+    each = d.config.raw("per_layer_config")
+    if each is None:
+        return
+    known = {"num_attention_heads": int(sliding)}
+    if not isinstance(each, dict) or any(settings != known for settings in each.values()):
+        raise ConfigError(
+            f"{d.config.where('per_layer_config')} says more than that sliding layers have {int(sliding)} heads",
+            hint="a newer gpufit may know it",
+        )
 
 
 def mixture(d: Decoder, at: tuple[int, ...]) -> None:
