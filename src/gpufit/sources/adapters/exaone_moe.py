@@ -47,5 +47,5 @@ def read(config: Config) -> Decoder:
         words = [FULL if (i + 1) % int(pattern) == 0 else SLIDING for i in range(layers)]
     kinds = typed_layers(config, layers, (FULL, SLIDING), otherwise=words)
     return grouped_mixture(
-        config, bias=False, qk_norm="head", score_correction=True, router_dtype="fp32", sliding=kinds[SLIDING], window=window
+        config, bias=False, qk_norm="head", score_correction=True, sliding=kinds[SLIDING], window=window
     )
