@@ -23,10 +23,11 @@ TOPS = {
 }
 
 
-def encoder(config: Config, source: str, *, inside: str = "", **fields: Any) -> tuple[Decoder, str]:
+def encoder(config: Config, source: str, *, inside: str = "", late: bool = False, **fields: Any) -> tuple[Decoder, str]:
     """A Decoder for an encoder and what its class puts on top (a word of `TOPS`).
 
     `inside` is the module path of the encoder in a class with a head; a bare model has none. Encoders tie their word embeddings.
+    `late` says that the family's reader knows late interaction (ColBERT), whose word is "late".
     """
     if config.flag("is_decoder") or config.flag("add_cross_attention"):
         raise ConfigError(
@@ -35,6 +36,8 @@ def encoder(config: Config, source: str, *, inside: str = "", **fields: Any) -> 
         )
     listed = config.items("architectures") or ["Model"]
     top = next((word for end, word in TOPS.items() if str(listed[0]).endswith(end)), None)
+    if "ColBERT" in str(listed[0]):
+        top = "late" if late else None
     if top is None:
         raise ConfigError(
             f"{config.where('architectures')} is {listed[0]}, and what it puts on top of the encoder is not known",
@@ -110,6 +113,15 @@ def pooler(d: Decoder, module: str = "pooler.dense") -> None:
     """The dense layer over the first token. Sentence embedders rarely use it, and vLLM does not load it."""
     d.part("pooler", Role.OTHER, module, d.hidden, d.hidden)
     d.part("pooler bias", Role.OTHER, module + ".bias", d.hidden)
+
+
+def late_head(d: Decoder) -> None:
+    """The matrix that gives each token its vector in late interaction: no bias, 128 wide where the file does not say."""
+    names = ("colbert_dim", "dim", "projection_dim")
+    width = d.config.count(*names, symbol="d_c", label="token vector", default=Default(value=128, source="ColBERTConfig"))
+    if not d.config.has(*names):
+        d.assumptions.append(f"{d.config.origin} has no {names[0]}: the default of ColBERTConfig, 128, is used")
+    matrix(d, "token vectors", "linear", width, bias=False)
 
 
 def words(d: Decoder, module: str, *, bias_module: str = "", width: Q | None = None) -> None:

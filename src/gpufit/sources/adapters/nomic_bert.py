@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from gpufit.errors import ConfigError
 from gpufit.model import Role, Shard
+from gpufit.quantity import Q
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.dense import down, fused_gate_up, fused_qkv, inner_width, norms, out_proj
 from gpufit.sources.encoders import count, embeddings, encoder, head_norm, matrix, pooler, words
+from gpufit.sources.patterns import without
 
 MODEL_TYPES = ("nomic_bert", "new", "gte")
 INERT = frozenset({"logn_attention_clip1", "logn_attention_scale", "layer_norm_type", "use_memory_efficient_attention", "pack_qkv"})
@@ -43,7 +45,7 @@ def read(config: Config) -> Decoder:
 
 
 def _nomic(config: Config) -> Decoder:
-    """Nomic Embed v1 and v1.5: biases by switch, a gate where the activation is SwiGLU or GeGLU."""
+    """Nomic Embed v1 to v2: biases by switch, a gate where the activation is SwiGLU or GeGLU, experts in each second layer of v2."""
     config.ignore(*NOMIC_INERT)
     d, top = encoder(config, "NomicBertConfig", vocab_size=30528, type_vocab_size=2)
     if top != "bare":
@@ -61,8 +63,33 @@ def _nomic(config: Config) -> Decoder:
     fused_qkv(d, at + "attn.Wqkv", bias=qkv)
     out_proj(d, at + "attn.out_proj", bias=qkv)
     gates = ("fc11", "fc12") if config.text("activation_function") in (None, "swiglu", "geglu", "glu") else ("fc1",)
+    every = config.integer("moe_every_n_layers", default=0)
+    sparse = tuple(i for i in d.all if every and i % every == 1)
+    dense = without(d.all, sparse)
     for name in gates:
-        d.linear(f"MLP {name}", Role.MLP, f"{at}mlp.{name}", intermediate, d.hidden, layers=d.all, shard=Shard.COLUMN, bias=first)
-    down(d, at + "mlp.fc2", intermediate, bias=last)
+        d.linear(f"MLP {name}", Role.MLP, f"{at}mlp.{name}", intermediate, d.hidden, layers=dense, shard=Shard.COLUMN, bias=first)
+    d.linear("MLP fc2", Role.MLP, at + "mlp.fc2", d.hidden, intermediate, layers=dense, shard=Shard.ROW, bias=last)
+    _experts(d, sparse, intermediate)
     norms(d, (("attention norm", "norm1"), ("MLP norm", "norm2")), final="", bias=not config.flag("use_rms_norm"), module=at)
     return d
+
+
+def _experts(d: Decoder, layers: tuple[int, ...], intermediate: Q) -> None:
+    """Experts without a gate projection that stand in one tensor, one bias behind them all (vLLM 0.33.0, bert_with_rope.py)."""
+    if not layers:
+        return
+    config, module = d.config, "encoder.layers.{i}.mlp"
+    if config.flag("expert_choice_router") or config.integer("num_shared_experts", default=0):
+        raise ConfigError(
+            f"{config.where('num_experts')}: experts that choose, or shared ones, are not known here", hint="a newer gpufit may"
+        )
+    config.ignore("moe_impl", "moe_normalize_expert_weights", "moe_resid_pdrop", "ffn_div")
+    experts = config.count("num_experts", symbol="E", label="routed experts")
+    used = (config.count("moe_top_k", symbol="E_k", label="experts per token"), experts)
+    d.part("router", Role.ROUTER, f"{module}.router.layer", experts, d.hidden, layers=layers)
+    role = Role.ROUTED_EXPERTS
+    for name, shard in (("w1", Shard.COLUMN), ("w2", Shard.ROW)):
+        rows, columns = (intermediate, d.hidden) if name == "w1" else (d.hidden, intermediate)
+        d.part(f"expert {name}", role, f"{module}.experts.mlp.{name}", rows, columns, layers=layers, copies=experts, shard=shard,
+               active=used)  # fmt: skip
+    d.part("expert bias", role, f"{module}.experts.bias", d.hidden, layers=layers)
