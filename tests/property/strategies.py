@@ -149,6 +149,14 @@ def _mamba2(draw: st.DrawFn, c: Config) -> Config:
     }  # fmt: skip
 
 
+def _bert(draw: st.DrawFn, c: Config) -> Config:
+    heads = draw(st.sampled_from([1, 2, 4, 12]))
+    kept = {k: c[k] for k in ("vocab_size", "num_hidden_layers", "intermediate_size", "max_position_embeddings")}
+    return kept | {
+        "model_type": "bert", "architectures": ["BertModel"], "hidden_size": heads * 16, "num_attention_heads": heads, "type_vocab_size": 2,
+    }  # fmt: skip
+
+
 def _experts(draw: st.DrawFn, name: str) -> Config:
     count = draw(st.integers(1, 8))
     return {name: count, "num_experts_per_tok": draw(st.integers(1, count))}
@@ -157,11 +165,12 @@ def _experts(draw: st.DrawFn, name: str) -> Config:
 FAMILIES: dict[str, Callable[[st.DrawFn, Config], Config]] = {
     "llama": _llama, "mistral": _mistral, "gpt_oss": _gpt_oss, "gemma3": _gemma3, "llama4": _llama4, "mixtral": _mixtral,
     "deepseek": _deepseek, "deepseek_v32": _deepseek_v32, "qwen3_next": _qwen3_next, "falcon_h1": _falcon_h1, "mamba2": _mamba2,
+    "bert": _bert,
 }  # fmt: skip
-"""Dense, windowed, chunked, mixtures, latent, latent with an indexer, two hybrids of attention and states, and states alone."""
+"""Dense, windowed, chunked, mixtures, latent, latent with an indexer, two hybrids of attention and states, states alone, and no cache."""
 
-KV_FAMILIES = tuple(f for f in FAMILIES if f != "mamba2")
-"""Families whose cache grows with the sequence."""
+KV_FAMILIES = tuple(f for f in FAMILIES if f not in ("mamba2", "bert"))
+"""Families whose cache depends on the length of the sequence."""
 GROWING = ("llama", "deepseek", "deepseek_v32")
 """Families of which every layer keeps every token."""
 

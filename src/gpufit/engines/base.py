@@ -43,7 +43,8 @@ class LedgerLine:
 class Capacity:
     """What one replica holds under an engine's rules; all figures per GPU are those of its tightest GPU.
 
-    `pool` may be negative: the weights alone do not fit. `per_replica` counts whole sequences, never below zero.
+    `pool` may be negative: the weights alone do not fit. `per_replica` counts whole sequences, never below zero; it says nothing where
+    no cache limits them (`unlimited`).
     `details` carries an engine's own figures for JSON; `remarks` are sentences with figures of this one model, `warnings` hold for many.
     """
 
@@ -62,9 +63,14 @@ class Capacity:
     remarks: tuple[str, ...] = ()
 
     @property
+    def unlimited(self) -> bool:
+        """Whether no cache limits how many sequences there are, since the model keeps none (an encoder)."""
+        return int(self.sequence_bytes_per_gpu) == 0
+
+    @property
     def fits(self) -> bool:
-        """Whether at least one sequence at the full context fits."""
-        return int(self.per_replica) >= 1
+        """Whether at least one sequence at the full context fits; without a cache, whether the weights do."""
+        return int(self.per_replica) >= 1 or (self.unlimited and int(self.pool) >= 0)
 
     @property
     def short_by(self) -> int:

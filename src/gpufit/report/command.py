@@ -79,7 +79,7 @@ def _batches(c: Capacity) -> list[str]:
     tokens, sequences = c.details.get("max_num_batched_tokens"), c.details.get("max_num_seqs")
     if isinstance(tokens, Q) and isinstance(sequences, Q):
         return [f"--max-num-seqs {int(sequences)}", f"--max-num-batched-tokens {int(tokens)}"]
-    return [f"--max-num-seqs {max(1, int(c.per_replica))}"]
+    return [] if c.unlimited else [f"--max-num-seqs {max(1, int(c.per_replica))}"]
 
 
 def vllm_serve(answer: Answer) -> tuple[str, ...]:

@@ -138,8 +138,7 @@ def _list(out: Console, answers: Sequence[Answer], workload: Workload, engine: E
                 f"{int(weights.bytes) / 2**30:,.1f}",
                 *([a.hardware.gpu.id] if several else []),
                 placement_text(a),
-                f"{int(a.capacity.per_replica):,}",
-                f"{a.total_sequences:,}",
+                *_counts(a),
             )
         out.print()
         out.print(heading(f"Fits ({len(fitting)} of {len(answers)})"))
@@ -160,6 +159,13 @@ def _list(out: Console, answers: Sequence[Answer], workload: Workload, engine: E
         out.print()
         out.print(heading(f"Context beyond the model's own limit ({len(short)})"))
         out.print(", ".join(f"{a.question.model.slug} ({int(a.question.model.max_context or 0):,})" for a in short))
+
+
+def _counts(a: Answer) -> tuple[str, str]:
+    """Sequences of one replica and of all; a dash where no cache limits them."""
+    if a.sequences is None or a.capacity is None:
+        return "-", "-"
+    return f"{int(a.capacity.per_replica):,}", f"{a.sequences:,}"
 
 
 def _changes_text(a: Answer) -> str:
@@ -210,8 +216,15 @@ def _one(out: Console, a: Answer, others: Sequence[Answer]) -> None:
         if a.bytes_per_token is None
         else f"{kib(a.bytes_per_token)} KiB per token{' while windows fill' if model.windowed else ''}; "
     )
-    rows.add_row("cache", f"{c.cache.name}, {per_token}{memory(c.sequence_bytes)} for one sequence of {int(c.context):,} tokens")
-    if a.fits:
+    if c.unlimited:
+        rows.add_row("cache", "none is kept")
+    else:
+        rows.add_row(
+            "cache", f"{c.cache.name}, {per_token}{memory(c.sequence_bytes)} for one sequence of {int(c.context):,} tokens"
+        )
+    if a.fits and c.unlimited:
+        rows.add_row("holds", "as many sequences as a batch takes: no cache limits them")
+    elif a.fits:
         each = f" ({int(c.per_replica):,} in each replica)" if a.replicas is not None and int(a.replicas) > 1 else ""
         rows.add_row("holds", f"{plural(a.total_sequences, 'sequence')} of {int(c.context):,} tokens at once{each}")
     else:
@@ -235,14 +248,15 @@ def _one(out: Console, a: Answer, others: Sequence[Answer]) -> None:
         out.print()
         out.print(heading("One change that would make it fit"))
         for change in a.changes:
-            out.print(f"  {change.what}: {change.option} (then {change.sequences:,} at once)")
+            then = "" if change.sequences is None else f" (then {change.sequences:,} at once)"
+            out.print(f"  {change.what}: {change.option}{then}")
     if others:
         out.print()
         out.print(heading("Other placements of the same weights"))
         rows = table("Placement", ("Each", "right"), ("Total", "right"))
         for other in others:
             if other.capacity is not None:
-                rows.add_row(placement_text(other), f"{int(other.capacity.per_replica):,}", f"{other.total_sequences:,}")
+                rows.add_row(placement_text(other), *_counts(other))
         out.print(rows)
     line = serve_line(a)
     if line is not None and not line.words:
@@ -270,6 +284,8 @@ def _engine_text(c: Capacity) -> str:
         assert isinstance(value, int | Q), name
         return int(value)
 
+    if c.unlimited:
+        return f"requests {memory(number('requested_bytes'))} of a GPU; no KV cache"
     return (
         f"requests {memory(number('requested_bytes'))} of a GPU; {number('blocks'):,} blocks of {number('block_size')} tokens "
         f"({memory(number('block_bytes'))} each), {number('blocks_per_request'):,} a request; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpufit.report.result import placement_json, plain
+from gpufit.report.result import concurrency_json, placement_json, plain
 from gpufit.report.rows import Row
 from gpufit.sizing.plan import Plan
 from gpufit.sizing.question import Question
@@ -52,7 +52,7 @@ def plan_result(question: Question, concurrency: int, plans: Iterable[Plan], ren
                 "memory_bytes": p.memory,
                 "weights": {"format": p.capacity.weights.format, "bytes": int(p.capacity.weights.bytes)},
                 "placement": placement_json(p.placement, p.hardware, p.replicas),
-                "concurrency": {"per_replica": int(p.capacity.per_replica), "total": int(p.total)},
+                "concurrency": concurrency_json(p.capacity, int(p.total)),
                 "instances": [{"instance": name, "count": times} for name, times in fitting_instances(p, rentable)],
             }
             for p in plans
@@ -72,8 +72,8 @@ def plan_rows(plans: Iterable[Plan]) -> list[Row]:
             "tensor_parallel": int(p.placement.tensor_parallel),
             "pipeline_parallel": int(p.placement.pipeline_parallel),
             "replicas": int(p.replicas),
-            "concurrency_per_replica": int(p.capacity.per_replica),
-            "concurrency_total": int(p.total),
+            "concurrency_per_replica": None if p.capacity.unlimited else int(p.capacity.per_replica),
+            "concurrency_total": None if p.capacity.unlimited else int(p.total),
         }
         for p in plans
     ]

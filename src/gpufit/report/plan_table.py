@@ -40,8 +40,8 @@ def print_plans(question: Question, concurrency: int, plans: Sequence[Plan], of:
             str(p.servers),
             where,
             str(int(p.replicas)),
-            f"{int(p.capacity.per_replica):,}",
-            f"{int(p.total):,}",
+            "-" if p.capacity.unlimited else f"{int(p.capacity.per_replica):,}",
+            "-" if p.capacity.unlimited else f"{int(p.total):,}",
         )
     out.print(rows)
     if of > len(plans):

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from gpufit.derivation import Step
-from gpufit.engines.base import EnginePolicy
+from gpufit.engines.base import Capacity, EnginePolicy
 from gpufit.hardware import Hardware
 from gpufit.model import Model
 from gpufit.placement import Placement
@@ -87,6 +87,13 @@ def placement_json(placement: Placement, hardware: Hardware, replicas: Q | None)
     }
 
 
+def concurrency_json(capacity: Capacity, total: int) -> Json:
+    """Sequences of one replica and of all; null where the weights fit and no cache limits them."""
+    if capacity.unlimited and capacity.fits:
+        return {"per_replica": None, "total": None}
+    return {"per_replica": int(capacity.per_replica), "total": total}
+
+
 def _answer(a: Answer) -> Json:
     model, capacity = a.question.model, a.capacity
     found: Json = {
@@ -125,7 +132,7 @@ def _answer(a: Answer) -> Json:
         "bytes_per_sequence_per_gpu": int(capacity.sequence_bytes_per_gpu),
         "pool_bytes_per_gpu": int(capacity.pool),
     }
-    found["concurrency"] = {"per_replica": int(capacity.per_replica), "total": a.total_sequences}
+    found["concurrency"] = concurrency_json(capacity, a.total_sequences)
     if capacity.details:
         found["engine"] = {name: int(v) if isinstance(v, Q) else v for name, v in capacity.details.items()}
     return found

@@ -31,8 +31,8 @@ def fit_rows(answers: Iterable[Answer]) -> list[Row]:
                 "kv_cache_dtype": c.cache.name if c else None,
                 "context": int(c.context) if c else None,
                 "bytes_per_sequence": int(c.sequence_bytes) if c else None,
-                "concurrency_per_replica": int(c.per_replica) if c else None,
-                "concurrency_total": a.total_sequences,
+                "concurrency_per_replica": int(c.per_replica) if c and a.sequences is not None else None,
+                "concurrency_total": a.sequences,
                 "reason": a.reason,
             }
         )

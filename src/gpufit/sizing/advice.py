@@ -48,18 +48,18 @@ def _changes(found: Answer) -> Iterator[Change]:
     if question.weights not in ("auto", narrow):
         lower = answer(replace(question, weights=narrow))
         if lower.fits:
-            yield Change(what=f"weights in {narrow}", option=f"--weights {narrow}", sequences=lower.total_sequences)
+            yield Change(what=f"weights in {narrow}", option=f"--weights {narrow}", sequences=lower.sequences)
     # Where the weights leave nothing, no cache is small enough.
     room = found.capacity is not None and int(found.capacity.pool) > 0
     if room and not cache_format(question).lossy:
         eight = CACHE_FORMATS["q8_0" if gguf else "fp8"]
         smaller = answer(replace(question, workload=replace(question.workload, kv_cache_dtype=eight.name)))
         if smaller.fits:
-            yield Change(what=eight.phrase, option=f"--kv-cache-dtype {eight.name}", sequences=smaller.total_sequences)
+            yield Change(what=eight.phrase, option=f"--kv-cache-dtype {eight.name}", sequences=smaller.sequences)
     shorter = longest_context(question) if room else None
     if shorter is not None:
         at = answer(_at(question, shorter))
-        yield Change(what=f"a context of {shorter:,} tokens", option=f"--context {shorter}", sequences=at.total_sequences)
+        yield Change(what=f"a context of {shorter:,} tokens", option=f"--context {shorter}", sequences=at.sequences)
     more = _enough_gpus(question, found.hardware, found.capacity) if found.capacity is not None else None
     if more is not None:
         yield more
@@ -104,9 +104,9 @@ def _enough_gpus(question: Question, hardware: Hardware, capacity: Capacity) -> 
             continue
         option = f"--gpu {hardware.gpu.id}:{count}"
         if count > node:
-            return Change(what=f"{count} GPUs", option=f"{option} --tp {tp} --pp {pp}", sequences=there.total_sequences)
+            return Change(what=f"{count} GPUs", option=f"{option} --tp {tp} --pp {pp}", sequences=there.sequences)
         more = answer(replace(at, tensor_parallel=None, pipeline_parallel=None))
-        return Change(what=f"{count} GPUs", option=option, sequences=more.total_sequences)
+        return Change(what=f"{count} GPUs", option=option, sequences=more.sequences)
     return None
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from gpufit.engines.base import Capacity, WeightChoice
 from gpufit.hardware import Hardware
 from gpufit.placement import Placement, Refusal, legal_tensor_degrees, placed
-from gpufit.quantity import SEQUENCE, Q, ceil_div, fact
+from gpufit.quantity import NUMBER, SEQUENCE, Q, ceil_div, fact
 from gpufit.sizing.question import Question
 from gpufit.sizing.search import cache_format, context_of
 from gpufit.sizing.weights import published_weights, weights_in
@@ -69,7 +69,10 @@ def _plan(question: Question, hardware: Hardware, placement: Placement, weights:
     )
     if isinstance(capacity, Refusal) or not capacity.fits:
         return None
-    replicas = ceil_div(asked, capacity.per_replica).as_step("R", "replicas that hold the sequences wanted")
+    if capacity.unlimited:
+        replicas = fact(1, NUMBER, symbol="R", name="replicas", origin="no cache limits the sequences of one replica")
+    else:
+        replicas = ceil_div(asked, capacity.per_replica).as_step("R", "replicas that hold the sequences wanted")
     count = int(replicas) * placement.gpus
     if count > MOST_GPUS:
         return None

@@ -32,11 +32,14 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One single change that would make a model fit: what to change, to what, and what it would give."""
+    """One single change that would make a model fit: what to change, to what, and what it would give.
+
+    `sequences` is None where no cache limits them.
+    """
 
     what: str
     option: str
-    sequences: int
+    sequences: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,11 @@ class Answer:
     def total_sequences(self) -> int:
         """Whole sequences over all replicas; 0 when it does not fit."""
         return int(self.total) if self.total is not None else 0
+
+    @property
+    def sequences(self) -> int | None:
+        """Whole sequences over all replicas; None where the weights fit and no cache limits them."""
+        return None if self.fits and self.capacity is not None and self.capacity.unlimited else self.total_sequences
 
     @property
     def short_by(self) -> int:

@@ -79,11 +79,11 @@ def _on(question: Question, hardware: Hardware) -> Answer:
         if tried < len(names) and question.engine.outweighed(hardware.gpu, hardware.count, question.workload, weights):
             continue
         candidate, why = place(question, hardware, weights, context)
-        if candidate is not None and candidate.sequences >= 1:
+        if candidate is not None and candidate.capacity.fits:
             break
     if candidate is None:
         return Answer(question=question, fits=False, reason=why, hardware=hardware)
-    fits = candidate.sequences >= 1
+    fits = candidate.capacity.fits
     lowered = tried > 1 and fits
     return Answer(
         question=question,
@@ -162,10 +162,10 @@ def place(question: Question, hardware: Hardware, weights: WeightChoice, context
                 why = refused[placement] = refusal_text(capacity)
                 continue
             found = seen[placement] = _candidate(hardware, placement, capacity)
-            enough = int(capacity.per_replica) >= wanted
+            enough = int(capacity.per_replica) >= wanted or (capacity.unlimited and capacity.fits)
             if enough and (int(placement.pipeline_parallel) == 1 or question.pipeline_parallel is not None):
                 return found, ""
-        if any(c.sequences for c in seen.values()):
+        if any(c.capacity.fits for c in seen.values()):
             break
     if not seen:
         return None, why or "no tensor parallel degree is legal on this hardware"
@@ -179,12 +179,12 @@ def _candidate(hardware: Hardware, placement: Placement, capacity: Capacity) -> 
     return Candidate(placement=placement, capacity=capacity, replicas=replicas, total=sequences)
 
 
-def _preference(candidate: Candidate) -> tuple[int, int, int, int]:
+def _preference(candidate: Candidate) -> tuple[bool, int, int, int, int]:
     headroom = int(candidate.capacity.pool) - int(candidate.capacity.sequence_bytes_per_gpu)
     fewer_stages, fewer_gpus = -int(candidate.placement.pipeline_parallel), -candidate.placement.gpus
-    if candidate.sequences:
-        return candidate.sequences, fewer_stages, fewer_gpus, 0
-    return 0, headroom, fewer_stages, fewer_gpus
+    if candidate.capacity.fits:
+        return True, candidate.sequences, fewer_stages, fewer_gpus, 0
+    return False, 0, headroom, fewer_stages, fewer_gpus
 
 
 def _stage_limits(question: Question, hardware: Hardware) -> tuple[int, ...]:
