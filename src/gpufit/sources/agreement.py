@@ -87,7 +87,6 @@ def _basics(d: Decoder) -> None:
         ("head_dim", d.head_dim),
         ("num_attention_heads", d.attention_heads),
         ("hidden_size", d.hidden),
-        ("vocab_size", d.vocab),
     )
     for name, taken in used:
         value = _number(d.config.data.get(name))
