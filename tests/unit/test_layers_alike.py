@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpufit.formats.names import Names
+from gpufit.formats.names import Names, alike
 from gpufit.formats.recipe import ByModule, Rule, Scope
 from gpufit.formats.tensor import PLAIN
 from gpufit.model import Role, WeightPart
@@ -91,5 +91,7 @@ def test_layers_decided_together_are_those_decided_alone(lists: list[list[str]],
 )
 def test_layers_are_told_apart_only_by_what_a_list_says(patterns: list[str], most: int) -> None:
     """A list distinguishes no more kinds of layers than it has words for."""
-    tell = Names(patterns).told_apart("model.layers.{i}.self_attn.q_proj")
-    assert len({tell(layer) if tell is not None else None for layer in range(128)}) <= most
+    told = Names(patterns).told_apart("model.layers.{i}.self_attn.q_proj")
+    groups = alike(tuple(range(128)), frozenset([told]))
+    assert len(groups) <= most
+    assert sorted(layer for group in groups for layer in group) == list(range(128))

@@ -8,9 +8,10 @@ or as the parts that a file holds, with `*` or as a regular expression. The rule
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from typing import NamedTuple
 
 from gpufit.errors import ConfigError
 from gpufit.model import WeightPart
@@ -95,9 +96,9 @@ class _Paths:
         if len(key) not in lengths:
             lengths.append(len(key))
             lengths.sort()
-        numbers = {c for c in key if c.isdigit()}
-        if numbers:
-            self.numbers.setdefault(_unnumbered(key), set()).update(numbers)
+        bare = _unnumbered(key)
+        if bare != key:
+            self.numbers.setdefault(bare, set()).update([c for c in key if c.isdigit()])
 
     def at(self, path: Path, start: int) -> Iterator[Path]:
         """The names that stand in a path from one component on, the shortest first."""
@@ -121,12 +122,31 @@ def _unnumbered(path: Path) -> Path:
     return tuple(["{i}" if c == "{e}" or c.isdigit() else c for c in path])
 
 
-def _length(layer: int) -> Hashable:
-    return len(str(layer))
+class Told(NamedTuple):
+    """What a list of names sees of a layer's number: the number itself, how long it is, and which of these sets it is in."""
+
+    number: bool = False
+    length: bool = False
+    numbers: frozenset[frozenset[str]] = frozenset()
 
 
-def _itself(layer: int) -> Hashable:
-    return layer
+EACH = Told(number=True)
+
+
+@lru_cache(maxsize=4096)
+def alike(layers: tuple[int, ...], told: frozenset[Told]) -> tuple[tuple[int, ...], ...]:
+    """The layers in groups that look the same to all of these lists, in the order of their first layers."""
+    if any(t.number for t in told):
+        return tuple([(layer,) for layer in layers])
+    sets = frozenset().union(*[t.numbers for t in told])
+    length = any(t.length for t in told)
+    if not sets and not length:
+        return (layers,)
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for layer in layers:
+        text = str(layer)
+        groups.setdefault((len(text) if length else 0, *[text in numbers for numbers in sets]), []).append(layer)
+    return tuple([tuple(group) for group in groups.values()])
 
 
 def _sees_no_digit(pattern: str) -> bool:
@@ -179,10 +199,8 @@ class Names:
         if found:
             self.experts.setdefault(key, set()).add(int(found.group(1)))
 
-    def told_apart(self, module: str) -> Callable[[int], Hashable] | None:
-        """What this list can tell of a layer's number in a module: layers of equal answers are meant alike, so one stands for all.
-
-        None: nothing, all layers are meant alike.
+    def told_apart(self, module: str) -> Told:
+        """What this list can see of a layer's number in a module: layers that look the same are meant alike, so one stands for all.
 
         Plain names see a number only where they write one; expressions and globs without a digit of their own see no more of a number
         than how long it is. Where that is not certain every layer answers for itself.
@@ -191,20 +209,12 @@ class Names:
             self._blind = not self.experts and all(map(_sees_no_digit, (*self.globs, *(r.pattern for r in self.regexes))))
         split = _split(module.replace("experts.{e}", "experts"))
         if not self._blind or any("{i}" in c and c != "{i}" for c in split):
-            return _itself
+            return EACH
         names, parts = _spellings(".".join(split))
         at = [t for path in (*names, *parts) for t in (*self.anchored.templates_in(rootless(path)), *self.loose.templates_in(path))]
         if any(t.count("{i}") > 1 for t, _ in at):
-            return _itself
-        by_length = bool(self.globs or self.regexes)
-        if not at:
-            return _length if by_length else None
-
-        def seen(layer: int) -> Hashable:
-            text = str(layer)
-            return (len(text) if by_length else 0, *[text in numbers for _, numbers in at])
-
-        return seen
+            return EACH
+        return Told(length=bool(self.globs or self.regexes), numbers=frozenset([frozenset(numbers) for _, numbers in at]))
 
     def match(self, part: WeightPart, layer: int | None) -> bool:
         """Whether the list means this part in this layer; a part that stands for several numbered modules must be meant whole."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from gpufit.formats.names import Names
+from gpufit.formats.names import Names, alike
 from gpufit.formats.tensor import PLAIN, TensorFormat
 from gpufit.model import TOWERS, Role, WeightPart
 
@@ -96,19 +96,10 @@ class ByModule:
         key = (part.module, part.layers)
         found = self.spread.get(key)
         if found is None:
-            groups = self._alike(part)
-            found = self.spread[key] = _added((self.format_of(part, layers[0]), len(layers)) for layers in groups)
+            told = frozenset([r.names.told_apart(part.module) for r in self.rules if (r.scope or self.scope).covers(part)])
+            groups = alike(part.layers, told)
+            found = self.spread[key] = _added([(self.format_of(part, layers[0]), len(layers)) for layers in groups])
         return found
-
-    def _alike(self, part: WeightPart) -> Iterable[Sequence[int]]:
-        """The layers of a part in groups that no rule tells apart."""
-        seen = [tell for rule in self.rules if (tell := rule.names.told_apart(part.module)) is not None]
-        if not seen:
-            return (part.layers,)
-        groups: dict[Hashable, list[int]] = {}
-        for layer in part.layers:
-            groups.setdefault(tuple([tell(layer) for tell in seen]), []).append(layer)
-        return groups.values()
 
     def format_of(self, part: WeightPart, layer: int | None) -> TensorFormat:
         """The storage format of this part in this layer."""

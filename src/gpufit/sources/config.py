@@ -86,7 +86,10 @@ class Config:
 
     def name_of(self, *names: str) -> str | None:
         """Which of these names is present and not null, or else has a class default."""
-        return next((n for n in names if self.data.get(n) is not None), next((n for n in names if n in self.fallbacks), None))
+        for name in names:
+            if self.data.get(name) is not None:
+                return name
+        return next((n for n in names if n in self.fallbacks), None) if self.fallbacks else None
 
     def integer(self, *names: str, default: Default | int | None = None) -> int:
         """A whole number, for choices and positions that take no part in the arithmetic."""

@@ -6,12 +6,15 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from gpufit.errors import UnknownGpuError, UsageError
 from gpufit.hardware import Gpu, Hardware
 from gpufit.quantity import BYTE, fact
 from gpufit.sources.gpus import find_row, gpu_of, row_by_id, unknown_gpu
-from gpufit.sources.instances import Instance, find_instance, instance_names
+
+if TYPE_CHECKING:
+    from gpufit.sources.instances import Instance
 
 MAX_COUNT = 100_000
 # No server of one's own is described by a bare size; eight is what most GPU servers hold at most.
@@ -89,6 +92,8 @@ def _parsed(text: str) -> tuple[Hardware, ...]:
         choices = " or ".join(f"{name}:{count}" for _, name, count in hits)
         raise UsageError(f"'{text}' can be read in two ways", hint=f"write {choices}")
     if not hits:
+        from gpufit.sources.instances import instance_names
+
         raise unknown_gpu(tuple(name for name, _ in readings), instance_names())
     found, _, times = hits[0]
     return (found.times(_count(times, text), text),)
@@ -130,6 +135,8 @@ def _named(name: str) -> _Named | None:
         if row.name_shared_with and row.nvidia_smi_name and name.lower() == row.nvidia_smi_name.lower():
             notes = (f"taken as {row.id}; {row.name_shared_with} prints the same name",)
         return _Named(gpu_of(row), 1, row.gpus_per_node, notes=notes)
+    from gpufit.sources.instances import find_instance
+
     instance = find_instance(name)
     return None if instance is None else _rented(instance)
 
