@@ -156,8 +156,9 @@ def _without_poolers(model: Model) -> Iterator[WeightPart]:
 
 
 def _after_last_used(model: Model, part: WeightPart) -> bool:
-    """The norm behind a CLIP tower's blocks, which is not made where not all blocks are used (clip.py require_post_norm)."""
-    return "tower_blocks" in model.extras and part.role is Role.VISION and part.name.startswith("vision last norm")
+    """The norm behind a tower's blocks: not made where not all blocks are used, and never for LLaVA (llava.py require_post_norm)."""
+    unused = "tower_blocks" in model.extras or model.family.startswith("llava")
+    return unused and part.role is Role.VISION and part.name.startswith("vision last norm")
 
 
 def _second_embedding(model: Model) -> Iterator[WeightPart]:

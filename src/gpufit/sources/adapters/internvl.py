@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpufit.model import Role
 from gpufit.quantity import Q
 from gpufit.sources.adapters.internvl_chat import joined_patches
@@ -59,7 +61,8 @@ def _tower(d: Decoder, v: Config) -> Q:
     t.patches("embeddings.patch_embeddings.projection", channels_of(v) * patch * patch, bias=True)
     t.norms("lambda_1", "lambda_2", bias=False)
     t.norms("layernorm_before", "layernorm_after", bias=v.text("norm_type") != "rms_norm")
-    t.attention("attention", ("q_proj", "k_proj", "v_proj", "projection_layer"), bias=bias, out_bias=True)
+    whole = replace(t, split=False)  # vLLM 0.33.0 splits the MLPs of this tower only (interns1_vit.py)
+    whole.attention("attention", ("q_proj", "k_proj", "v_proj", "projection_layer"), bias=bias, out_bias=True)
     if v.flag("use_qk_norm"):
         t.norms("attention.q_norm", "attention.k_norm", bias=False)
     t.mlp(inner_of(v, "intermediate_size"))
