@@ -68,6 +68,7 @@ def read(config: Config) -> Decoder:
         joined = feature_layers(config, tower.width)
         if kind == "vipllava":
             p.norm("norm", "projector_layernorm", joined, bias=True)
+        p.split = kind != "llava_onevision"  # vLLM 0.33.0 keeps that projection whole (llava_onevision.py)
         p.matrix("in", "linear_1", d.hidden, joined, bias=bias, shard=Shard.COLUMN)
         p.matrix("out", "linear_2", d.hidden, d.hidden, bias=bias, shard=Shard.ROW)
         if kind not in ("llava", "vipllava"):
