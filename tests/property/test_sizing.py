@@ -42,6 +42,7 @@ from gpufit.model import Model, Role
 from gpufit.placement import legal_tensor_degrees, placed, stages
 from gpufit.quantity import Q
 from gpufit.sizing.advice import longest_context, other_placements, with_changes
+from gpufit.sizing.plan import plans
 from gpufit.sizing.question import Question
 from gpufit.sizing.search import answer
 from gpufit.sizing.trail import derivation
@@ -547,6 +548,22 @@ def test_other_placements_fit_and_differ(question: Question) -> None:
         assert other.capacity is not None
         assert int(other.capacity.weights.bytes) == int(found.capacity.weights.bytes)
         assert int(found.placement.tensor_parallel) not in taken
+
+
+@QUICK
+@given(questions(*KV_FAMILIES, weights=ONE_FORMAT), st.integers(1, 500))
+def test_a_plan_holds_what_was_wanted_and_no_replica_too_many(question: Question, wanted: int) -> None:
+    """A plan holds the sequences wanted, one replica fewer would not, and `fit` on its GPUs at its placement says the same."""
+    for plan in plans(question, wanted):
+        each, replicas = int(plan.capacity.per_replica), int(plan.replicas)
+        assert (replicas - 1) * each < wanted <= replicas * each == int(plan.total)
+        assert plan.hardware.count == replicas * plan.placement.gpus
+        degrees = {
+            "tensor_parallel": int(plan.placement.tensor_parallel),
+            "pipeline_parallel": int(plan.placement.pipeline_parallel),
+        }
+        again = answer(replace(on(question, plan.hardware), **degrees))  # type: ignore[arg-type]
+        assert again.total_sequences == int(plan.total)
 
 
 # -- longest context ------------------------------------------------------------------------------------------------------------
