@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gpufit.derivation import Step
 from gpufit.engines.base import Capacity, EnginePolicy
 from gpufit.hardware import Hardware
 from gpufit.model import Model
 from gpufit.placement import Placement
 from gpufit.quantity import Number, Q
-from gpufit.sizing.cost import CacheCost
 from gpufit.sizing.question import Answer
 from gpufit.workload import Workload
+
+if TYPE_CHECKING:
+    from gpufit.derivation import Step
+    from gpufit.sizing.cost import CacheCost
 
 Json = dict[str, Any]
 
