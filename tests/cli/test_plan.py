@@ -22,8 +22,8 @@ def test_a_plan_holds_what_it_says() -> None:
     for plan in found["plans"][:4]:
         p = plan["placement"]
         words = ("fit", "gpt-oss-120b", "--context", "32k", "--weights", "published", "--tp", str(p["tensor_parallel"]))
-        words = (*words, "--pp", str(p["pipeline_parallel"]), "--gpu")
-        row = gpufit_json(*words, f"{plan['gpu']}:{plan['count']}")["models"][0]
+        more = ("--pp", str(p["pipeline_parallel"]), "--gpu", f"{plan['gpu']}:{plan['count']}")
+        row = gpufit_json(*words, *more)["models"][0]
         assert row["concurrency"] == plan["concurrency"]
         assert plan["concurrency"]["total"] - plan["concurrency"]["per_replica"] < 100 <= plan["concurrency"]["total"]
 

@@ -179,9 +179,9 @@ def test_the_printed_serve_line_gives_the_same_answer() -> None:
         "--block-size",
         "32",
     )
-    words = (*words, "--speculative-config", '{"method": "mtp", "num_speculative_tokens": 2}', *VLLM)
-    first = gpufit_json(*words)["models"]
-    screen = gpufit(*words).stdout
+    more = ("--speculative-config", '{"method": "mtp", "num_speculative_tokens": 2}', *VLLM)
+    first = gpufit_json(*words, *more)["models"]
+    screen = gpufit(*words, *more).stdout
     line = screen[screen.index("vllm serve ") :].split("\n\n")[0].replace("\\\n", " ")
     again = gpufit_json_after("fit", "--gpu", "h200-sxm:8", after=tuple(shlex.split(line)))["models"]
     assert again == first

@@ -61,7 +61,11 @@ def derivation(question: Question) -> Trail:
     chosen = published_weights(model) if question.weights == "auto" else weights_in(model, question.weights)
     roots = [chosen.bytes]
     if model.layers:
-        roots += [bytes_per_token(model, degree, cache), fixed_bytes(model, degree, cache), sequence_bytes(model, context, degree, cache)]
+        roots += [
+            bytes_per_token(model, degree, cache),
+            fixed_bytes(model, degree, cache),
+            sequence_bytes(model, context, degree, cache),
+        ]
     return Trail(question=question, answer=None, steps=steps(*[r for r in roots if r.symbol and int(r)]), context=context)
 
 
