@@ -102,6 +102,9 @@ def _weights(form: TensorFormat, e: Experts, spread: Spread) -> Q:
     match form:
         case Plain():
             return e.matrices(form.bytes_per_element)
+        case BlockScaled() | ChannelScaled() if e.method == "modelopt":
+            # One method serves all FP8 kinds of modelopt: a scale for each matrix and a static input scale.
+            return e.matrices(ELEMENT) + e.count * (e.shards + 1) * FP32_SCALE + 2 * e.count * FP32_SCALE
         case BlockScaled():
             return e.matrices(ELEMENT) + _block_scales(form, e, spread) * block_scale(form)
         case TensorScaled():

@@ -7,12 +7,10 @@ fused rows, and a scalar scale stands once for each part fused. Source: vLLM 0.3
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-
 from gpufit.engines.vllm.weight_shards import Cut
 from gpufit.errors import UsageError
 from gpufit.formats.eight_bit import BlockScaled, ChannelScaled, TensorScaled
-from gpufit.formats.integer_groups import IntegerGroups
+from gpufit.formats.integer_groups import WORD, IntegerGroups
 from gpufit.formats.microscaling import Microscaled
 from gpufit.formats.names import FUSED
 from gpufit.formats.tensor import PLAIN, Plain, TensorFormat
@@ -58,13 +56,28 @@ def linear_bytes(form: TensorFormat, cuts: Sequence[Cut], tp: Q, parts: Q, metho
             return size if form.extra is None else size + parts * FP32_SCALE
         case IntegerGroups():
             _whole_groups(form, cuts, tp)
-            return replace(form, index=None).tensor_bytes(rows, columns)
+            return _packed(form, rows, columns)
         case Microscaled():
             packed = rows * ((columns * form.bits) // BYTE_BITS)
             size = packed + rows * (columns // form.block) * form.scale
             return size if form.extra is None else size + parts * form.extra
         case _:
             raise not_loaded(form)
+
+
+def _packed(form: IntegerGroups, rows: Q, columns: Q) -> Q:
+    """Words, scales and zero points of one fused matrix; input features beyond the last whole group have no scale."""
+    words = columns * _words(form, rows) if form.packed_rows else rows * _words(form, columns)
+    size = words * WORD
+    lines = rows * form.scale
+    if form.packed_zero:
+        lines = lines + _words(form, rows) * WORD
+    size = size + (lines if form.group is None else (columns // form.group) * lines)
+    return size if form.extra is None else size + form.extra
+
+
+def _words(form: IntegerGroups, features: Q) -> Q:
+    return ceil_div(features * form.bits, WORD_BITS) if form.per_word is None else ceil_div(features, form.per_word)
 
 
 def block_scale(form: BlockScaled) -> Q:
