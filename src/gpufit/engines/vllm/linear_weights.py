@@ -7,6 +7,7 @@ fused rows, and a scalar scale stands once for each part fused. Source: vLLM 0.3
 from __future__ import annotations
 
 from collections.abc import Sequence
+
 from gpufit.engines.vllm.weight_shards import Cut
 from gpufit.errors import UsageError
 from gpufit.formats.eight_bit import BlockScaled, ChannelScaled, TensorScaled
