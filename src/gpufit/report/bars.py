@@ -36,6 +36,6 @@ def bar(lines: Sequence[LedgerLine], width: int) -> str:
     return "[" + "".join(fill * share for _, fill, share in cells(lines, width - 2)) + "]"
 
 
-def legend(lines: Sequence[LedgerLine]) -> list[str]:
-    """One entry per line: its fill, name and size."""
-    return [f"{fill if fill != _OUTSIDE else 'blank'} {line.name} {memory(line.bytes)}" for line, fill, _ in cells(lines, 40)]
+def legend(lines: Sequence[LedgerLine]) -> list[tuple[str, str, str]]:
+    """One row per line: its fill, name and size."""
+    return [(fill, line.name, memory(line.bytes)) for line, fill, _ in cells(lines, 40)]

@@ -232,7 +232,8 @@ def _one(out: Console, a: Answer, others: Sequence[Answer]) -> None:
     if c.details:
         rows.add_row(f"{c.details['name']} {c.details['version']}", _engine_text(c))
     out.print(rows)
-    for warning in (*a.warnings, *c.remarks, *model.notes):
+    said = f"{c.weights.format}: needs a checkpoint in this format"
+    for warning in (*(w for w in a.warnings if not w.startswith(said)), *c.remarks, *model.notes):
         out.print(f"note: {warning}")
     out.print()
     width = min(out.width, 100)
@@ -243,7 +244,11 @@ def _one(out: Console, a: Answer, others: Sequence[Answer]) -> None:
     )
     if all(int(line.bytes) >= 0 for line in c.ledger):
         out.print(Text(bar(c.ledger, width), no_wrap=True))
-    out.print(Text(", ".join(legend(c.ledger))))
+    uses = table("", "", ("", "right"))
+    uses.show_header = False
+    for fill, name, size in legend(c.ledger):
+        uses.add_row(fill, name, size)
+    out.print(uses)
     if a.changes:
         out.print()
         out.print(heading("One change that would make it fit"))

@@ -13,7 +13,9 @@ def memory(value: Q | int) -> str:
     sign, size = ("-", -size) if size < 0 else ("", size)
     for name, scale in _STEPS:
         if size >= scale:
-            return f"{sign}{three_digits(size / scale)} {name}"
+            number = size / scale
+            # GiB keep a decimal past a hundred, since budgets are compared by it.
+            return f"{sign}{number:.0f} {name}" if name != "GiB" and number >= 99.95 else f"{sign}{three_digits(number)} {name}"
     return f"{sign}{size} B"
 
 
