@@ -8,6 +8,8 @@ from gpufit.quantity import BYTE, NUMBER, Q, fact
 
 _ATTENTION = ("full", "sliding", "chunked", "cross", "shared", "sparse_full", "sparse_shared")
 _LATENT = ("latent", "sparse_latent")
+_UNTOLD = ("jamba", "lfm2", "lfm2_moe", "lfm2_vl", "bailing_moe", "step3_text")
+"""Families whose classes do not tell their attention layers of the quantisation, so that these make no scales."""
 
 _KV_SCALES = "vLLM 0.33.0, quantization/kv_cache.py: q, k, v and softmax scales in the activation dtype"
 _CT_SCALES = "vLLM 0.33.0, compressed_tensors.py: q, k and v scales in fp32, their zero points in the activation dtype"
@@ -16,7 +18,7 @@ _CT_SCALES = "vLLM 0.33.0, compressed_tensors.py: q, k and v scales in fp32, the
 def cache_scale_bytes(model: Model, stage: Stage) -> list[Q]:
     """Bytes of the cache scales of all attention layers on a stage: none, or one term."""
     each, kinds = _each(model)
-    if each is None:
+    if each is None or model.family in _UNTOLD:
         return []
     layers = {i for g in model.layers if g.kind.kind in kinds for i in g.indices if stage.whole or i in stage.layers}
     if not layers:

@@ -26,7 +26,8 @@ _FUSED_IN_FILE = {
 
 def partitions(model: Model, parts: Sequence[WeightPart], tp: Q) -> Q:
     """How many parts vLLM counts in the module that it makes of these: each brings scalar scales of its own."""
-    count = sum(_counted(model, p, tp) for p in parts)
+    apart = len({p.module for p in parts}) < len(parts)  # what the file holds fused, the reader may have told apart already
+    count = len(parts) if apart else sum(_counted(model, p, tp) for p in parts)
     return fact(count, NUMBER, symbol="m", name="parts fused in one module", origin="vLLM 0.33.0: output sizes of the fused module")
 
 
@@ -50,6 +51,8 @@ def format_here(model: Model, part: WeightPart, published: TensorFormat) -> Tens
     """
     if part.role is Role.INDEXER and part.module.endswith(".wk"):
         return sixteen_bit(model.dtype)
+    if part.role is Role.STATE and any(isinstance(g.kind, Mamba1) for g in model.layers):
+        return sixteen_bit(model.dtype)  # the class of Mamba 1 mixers takes no quantisation (layers/mamba/mamba_mixer.py)
     if isinstance(published, Plain) and _listed_by_tree(model, part):
         recipe = model.published.recipe
         return recipe.default if isinstance(recipe, ByModule) and recipe.default is not None else published
