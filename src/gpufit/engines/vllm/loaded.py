@@ -12,7 +12,7 @@ from gpufit.formats.microscaling import Microscaled
 from gpufit.formats.tensor import Plain
 from gpufit.layers.full import Full
 from gpufit.layers.latent import Latent
-from gpufit.model import Model, Recipe, Role
+from gpufit.model import Model, Recipe, Role, Shard
 from gpufit.quantity import BYTE, NUMBER, Q, ceil, fact, round_up, total, unit
 
 _SIXTEEN = Q(2, BYTE, "const")
@@ -73,6 +73,10 @@ _PAD = fact(
     256, NUMBER, symbol="p_k", name="multiple to which the Triton kernel pads MXFP4 input features",
     origin="modelled: engine logs of gpt-oss on Hopper (64.38 GiB loaded)",
 )  # fmt: skip
+_MADE = fact(
+    64, NUMBER, symbol="p_i", name="multiple to which MXFP4 experts are created on Hopper",
+    origin="vLLM 0.33.0, fused_moe/oracle/mxfp4.py, Triton",
+)  # fmt: skip
 _HALF = fact("0.5", BYTE, symbol="w4", name="bytes of one 4-bit weight", origin="MXFP4")
 
 
@@ -89,7 +93,11 @@ def kernel_padding(model: Model, recipe: Recipe | None, spread: Spread, stage: S
         here = cut(part, spread)
         if here.columns is None or here.copies is None:
             continue
-        wider = round_up(here.columns, _PAD) - here.columns
+        # The expert width per rank is created as a multiple of 64 already; only the input features are widened at load.
+        split = part.shard is Shard.ROW
+        made = round_up(here.columns, _MADE) if split else here.columns
+        rows = here.rows if split else round_up(here.rows, _MADE)
+        wider = round_up(made, _PAD) - made
         if int(wider):
-            added.append(ceil(len(layers) * here.copies * here.rows * wider * _HALF))
+            added.append(ceil(len(layers) * here.copies * rows * wider * _HALF))
     return [total(added).as_step("W_pad", "padding of MXFP4 experts by the Triton kernel")] if added else []

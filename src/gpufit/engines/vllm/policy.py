@@ -17,12 +17,12 @@ from gpufit.engines.vllm.settings import VllmSettings
 from gpufit.engines.vllm.specs import WINDOWED
 from gpufit.engines.vllm.stage_parts import Stage
 from gpufit.engines.vllm.weight_shards import Spread
-from gpufit.engines.vllm.weights import weights_on_rank
+from gpufit.engines.vllm.weights import draft_weights_on_rank, weights_on_rank
 from gpufit.errors import GpufitError
 from gpufit.formats.asked import recipe_for
 from gpufit.formats.cache import CACHE_FORMATS, CacheFormat, engine_format
 from gpufit.hardware import Gpu
-from gpufit.model import Model, Role
+from gpufit.model import Model
 from gpufit.placement import Placement, Refusal, stages
 from gpufit.quantity import BYTE, NUMBER, SEQUENCE, Q, ceil, ceil_div, fact, floor
 from gpufit.workload import Workload
@@ -190,7 +190,7 @@ class Vllm:
         created = weights_on_rank(model, recipe, spread, stage).created
         terms = [created, *load_extras(model, recipe, spread, stage, self.constants)]
         if settings.speculative_method == "mtp" and stage.last:
-            terms.append(_draft_weights(model, weights, spread))
+            terms.append(draft_weights_on_rank(model, recipe, spread))
         if self.loras is not None:
             terms.append(lora_bytes(model, self.loras, spread, stage))
         held = terms[0]
@@ -323,16 +323,6 @@ def _context_here(context: Q, settings: VllmSettings) -> Q:
     if degree is None or int(degree) == 1:
         return context
     return ceil_div(context, degree).as_step("n_dcp", "tokens of a sequence on one GPU")
-
-
-def _draft_weights(model: Model, weights: WeightChoice, spread: Spread) -> Q:
-    """The draft layers' own weights on a rank; embedding and output head are the target's."""
-    own = tuple(p for p in model.draft_parts if p.role not in (Role.EMBEDDING, Role.HEAD))
-    alone = replace(model, parts=own, layers=model.draft_layers, draft_parts=(), draft_layers=())
-    whole = Stage(layers=range(1_000_000))
-    return weights_on_rank(alone, weights.recipe or recipe_for(weights.format, model), spread, whole).created.as_step(
-        "W_d", "weights of the draft layers on one GPU"
-    )
 
 
 def _refusal(refused: tuple[Refused, ...]) -> Refusal:
