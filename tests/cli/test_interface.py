@@ -197,3 +197,18 @@ def test_no_speed_is_ever_printed() -> None:
         out = gpufit(*words).stdout.lower()
         assert "tok/s" not in out
         assert not any(c.isdigit() for c in out.split("tokens per second")[0][-12:]) or "tokens per second" not in out
+
+
+@pytest.mark.parametrize("words", [("fit", "--gpu", "h100-sxm:4"), ("kv",), ("fit", "--gpu", "h100-sxm:4", "--json"), ("explain",)])
+def test_a_closed_pipe_is_no_failure(words: tuple[str, ...]) -> None:
+    """A reader that stops early (gpufit ... | head) ends the command quietly with 0, not with the code for "does not fit"."""
+    import subprocess
+
+    begun = subprocess.Popen([sys.executable, "-m", "gpufit", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert begun.stdout is not None
+    assert begun.stderr is not None
+    begun.stdout.close()
+    said = begun.stderr.read()
+    begun.stderr.close()
+    assert begun.wait() == 0
+    assert said == ""

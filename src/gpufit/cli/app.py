@@ -82,8 +82,11 @@ def run(words: list[str]) -> int:
         ended = typer.main.get_command(application(asked)).main(args=asked, prog_name="gpufit", standalone_mode=False)
         sys.stdout.flush()
         return ended if isinstance(ended, int) else 0
-    except BrokenPipeError:
-        # The reader of a pipe has seen enough (gpufit ... | head): point stdout elsewhere so that closing it cannot fail again.
+    except (BrokenPipeError, SystemExit) as ended_early:
+        # The reader of a pipe has seen enough (gpufit ... | head): point stdout elsewhere so that closing it cannot fail again. typer
+        # turns a closed pipe into an exit with 1, which means "does not fit" here; nothing of gpufit's own leaves by SystemExit.
+        if isinstance(ended_early, SystemExit) and ended_early.code != 1:
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except GpufitError as error:

@@ -23,9 +23,17 @@ class _Trimmed:
         return getattr(sys.stdout, name)
 
 
+class _Pipe(Console):
+    """A console that leaves a closed pipe to the caller: rich would end the process with 1, which means "does not fit" here."""
+
+    def on_broken_pipe(self) -> None:
+        """Passes the failure on."""
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """A console on stdout, at most 120 columns wide; no guesses at what a number or a path is."""
-    made = Console(file=cast("IO[str]", _Trimmed()), highlight=False, emoji=False, markup=False)
+    made = _Pipe(file=cast("IO[str]", _Trimmed()), highlight=False, emoji=False, markup=False)
     if made.width > WIDEST:
         made.width = WIDEST
     return made

@@ -170,7 +170,7 @@ def nearest(name: str, most: int = 3) -> tuple[str, ...]:
     tail = asked.rsplit("/", 1)[-1]
     known = {n.lower(): e.slug for e in entries() for n in names_of(e)}
     close = [*difflib.get_close_matches(asked, known, n=6, cutoff=0.6), *difflib.get_close_matches(tail, known, n=6, cutoff=0.6)]
-    close += [n for n in known if tail and (tail in n or n in tail)]
+    close += [n for n in known if len(tail) > 2 and (tail in n or n in tail)]
     return tuple(dict.fromkeys(known[n] for n in close))[:most]
 
 
