@@ -212,3 +212,39 @@ def test_a_closed_pipe_is_no_failure(words: tuple[str, ...]) -> None:
     begun.stderr.close()
     assert begun.wait() == 0
     assert said == ""
+
+
+def test_a_default_context_gives_way_to_a_shorter_limit() -> None:
+    """Without --context a model with a limit of 4,096 tokens is sized at that, and the answer says so."""
+    row = gpufit_json("fit", "phi-3-mini-4k", "--gpu", "rtx-4090")["models"][0]
+    assert row["fits"] is True
+    assert row["kv_cache"]["context"] == 4096
+    assert "its own limit of 4,096 tokens" in " ".join(row["warnings"])
+
+
+def test_stages_inside_a_node_where_they_hold_more() -> None:
+    """Three GPUs: tensor parallel 2 would hold one sequence of Qwen2.5 72B, three stages hold ten, and ten is more."""
+    row = gpufit_json("fit", "qwen2.5-72b", "--gpu", "rtx-4090:3")["models"][0]
+    assert (row["placement"]["tensor_parallel"], row["placement"]["pipeline_parallel"]) == (1, 3)
+    assert row["concurrency"]["total"] == 10
+
+
+def test_more_hardware_never_lowers_the_format() -> None:
+    """With a second kind of GPU the format is that of the kind that needs the least lowered one."""
+    both = gpufit_json("fit", "mixtral-8x22b", "--gpu", "h100-sxm:2", "--gpu", "rtx-4090:4")["models"][0]
+    assert both["weights"]["format"] == "fp8"
+    assert both["placement"]["gpu"] == "h100-sxm"
+
+
+def test_slices_hold_replicas_only() -> None:
+    """MIG slices do not join: a model too large for one slice does not fit on four."""
+    row = gpufit_json("fit", "qwen3-32b", "--gpu", "h100-80-mig-3g.40gb:4", "--weights", "bf16")["models"][0]
+    assert row["fits"] is False
+    assert row["placement"]["pipeline_parallel"] == 1
+
+
+def test_a_cast_needs_no_other_checkpoint() -> None:
+    """fp16 of a bf16 checkpoint is a cast while loading: no answer says that another checkpoint is needed."""
+    out = gpufit("fit", "llama-3.1-8b", "--gpu", "h100-sxm", "--weights", "fp16").stdout
+    assert "needs a checkpoint" not in out
+    assert "as asked" not in out

@@ -37,7 +37,7 @@ class Asked:
     """What a sizing command was asked, as typed. Names follow vLLM's flags."""
 
     gpu: o.Gpus = None
-    context: o.Context = "8k"
+    context: o.Context = None
     weights: o.Weights = "auto"
     kv_cache_dtype: o.CacheDtype = "auto"
     gpu_memory_utilization: o.Utilization = None
@@ -93,6 +93,7 @@ class Asked:
 
         return Workload(
             context=o.context_fact(self.context),
+            context_is_default=self.context is None,
             kv_cache_dtype=self.policy_dtype(),
             utilization=o.utilization_fact(self.gpu_memory_utilization),
             min_concurrency=o.positive(self.min_concurrency, "--min-concurrency") or 1,

@@ -134,7 +134,7 @@ def started(asked: Asked, run: Run) -> Asked:
     length = run.options.get("max_model_len")
     if isinstance(length, int) and length > 0:
         said["context"] = str(length)
-    elif asked.context == "8k":
+    elif asked.context is None:
         said["context"] = "max"
     if not asked.engine.startswith("vllm"):
         said["engine"] = f"vllm@{known_version(run.version)}" if run.version else "vllm"

@@ -44,7 +44,7 @@ def command(
     dtype = o.cache_dtype(kv_cache_dtype)
     tp = o.positive(tensor_parallel_size, "--tensor-parallel-size") or 1
     named = models_named(models, offline=offline, assume_dense=assume_dense, exact=False)
-    costs = [cache_cost(model, dtype=dtype, tp=tp, contexts=contexts) for model in named]
+    costs = [cache_cost(model, dtype=dtype, tp=tp, contexts=contexts, skip_too_long=not models) for model in named]
     if chosen is o.Format.JSON:
         from gpufit.report.result import kv_result, to_json
 

@@ -32,8 +32,14 @@ Gpus = Annotated[
     ),
 ]
 Context = Annotated[
-    str, typer.Option("--context", metavar="TOKENS", help="Context length: 8k = 8,192; max = the model's own limit.")
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="TOKENS",
+        help="Context length: 8k = 8,192; max = the model's own limit. 8k by default, or the limit where that is shorter.",
+    ),
 ]
+DEFAULT_CONTEXT = "8k"
 Weights = Annotated[
     str,
     typer.Option(
@@ -90,14 +96,15 @@ def tokens(text: str) -> int | None:
     return int(digits) * scale
 
 
-def context_fact(text: str, *, option: str = "--context") -> Q | None:
-    """The context as a traced fact; None for `max`."""
+def context_fact(text: str | None) -> Q | None:
+    """The context as a traced fact, the default where none was typed; None for `max`."""
     from gpufit.quantity import TOKEN_PER_SEQUENCE, fact
 
-    count = tokens(text)
+    origin = f"--context {text}" if text is not None else f"default of --context, {DEFAULT_CONTEXT}"
+    count = tokens(text if text is not None else DEFAULT_CONTEXT)
     if count is None:
         return None
-    return fact(count, TOKEN_PER_SEQUENCE, symbol="n", name="context length", origin=f"{option} {text}")
+    return fact(count, TOKEN_PER_SEQUENCE, symbol="n", name="context length", origin=origin)
 
 
 def utilization_fact(text: str | None) -> Q | None:

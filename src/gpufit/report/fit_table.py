@@ -12,7 +12,7 @@ from gpufit.hardware import Hardware
 from gpufit.quantity import Q
 from gpufit.report.bars import bar, legend
 from gpufit.report.command import serve_line
-from gpufit.report.console import console, heading, table
+from gpufit.report.console import console, heading, print_rows, table, width_of
 from gpufit.report.units import gib, kib, memory, params, plural
 from gpufit.sizing.question import Answer
 from gpufit.workload import Workload
@@ -62,7 +62,7 @@ def print_fit(
     if len(answers) == 1 and not whole_catalogue:
         _one(out, answers[0], others)
     else:
-        _list(out, answers, workload, engine)
+        _list(out, answers, hardware, workload, engine)
     out.print()
     plain = engine.version is None
     for line in (FLOOR, EXACT if plain else ENGINE_EXACT, LEFT_OUT if plain else ENGINE_LEFT_OUT):
@@ -112,44 +112,36 @@ def placement_text(a: Answer) -> str:
     return f"{where}, {plural(int(a.replicas), 'replica')}" if a.replicas is not None else where
 
 
-def _list(out: Console, answers: Sequence[Answer], workload: Workload, engine: EnginePolicy) -> None:
+def short_placement(a: Answer) -> str:
+    """The same in few cells, as in "tp 4 x2"."""
+    p = a.placement
+    if p is None or a.replicas is None:
+        return placement_text(a)
+    where = placement_text(a).rpartition(",")[0]
+    return f"{where} x{int(a.replicas)}"
+
+
+def _list(out: Console, answers: Sequence[Answer], hardware: Sequence[Hardware], workload: Workload, engine: EnginePolicy) -> None:
     out.print(_asked(workload, engine))
-    several = len({a.hardware.gpu.id for a in answers}) > 1
     ordered = sorted(answers, key=lambda a: -int(a.question.model.total_params))
     fitting = [a for a in ordered if a.fits]
     missing = [a for a in ordered if not a.fits and not a.context_too_long]
     short = [a for a in ordered if a.context_too_long]
     if fitting:
-        rows = table(
-            ("Model", "fixed"),
-            "Weights",
-            ("GiB", "right"),
-            *(["GPU"] if several else []),
-            "Placement",
-            ("Each", "right"),
-            ("Total", "right"),
-        )
-        for a in fitting:
-            assert a.capacity is not None
-            weights = a.capacity.weights
-            rows.add_row(
-                a.question.model.slug,
-                f"{weights.format}{'*' if a.lowered else ''}",
-                f"{int(weights.bytes) / 2**30:,.1f}",
-                *([a.hardware.gpu.id] if several else []),
-                placement_text(a),
-                *_counts(a),
-            )
         out.print()
         out.print(heading(f"Fits ({len(fitting)} of {len(answers)})"))
-        out.print(rows)
+        _fitting(out, fitting, hardware, own_context=workload.context is None)
         if any(a.lowered for a in fitting):
             out.print("* not the published format: needs a checkpoint in this one", style="dim")
         _common_warnings(out, fitting)
     if missing:
-        rows = table(("Model", "fixed"), ("GiB short", "right"), "One change that would make it fit")
+        gpu = _gpu_names(hardware)
+        rows = table(
+            ("Model", "fixed"), *([("GPU", "fixed")] if gpu else []), ("GiB short", "right"), "One change that would make it fit"
+        )
         for a in missing:
-            rows.add_row(a.question.model.slug, f"{a.short_by / 2**30:,.1f}" if a.short_by else "", _changes_text(a))
+            named = [gpu[a.hardware]] if gpu else []
+            rows.add_row(a.question.model.slug, *named, f"{a.short_by / 2**30:,.1f}" if a.short_by else "", _changes_text(a))
         asked_format = all(a.question.weights in ("auto",) for a in missing)
         out.print()
         out.print(heading(f"Does not fit{' in any format' if asked_format else ''} ({len(missing)})"))
@@ -159,6 +151,44 @@ def _list(out: Console, answers: Sequence[Answer], workload: Workload, engine: E
         out.print()
         out.print(heading(f"Context beyond the model's own limit ({len(short)})"))
         out.print(", ".join(f"{a.question.model.slug} ({int(a.question.model.max_context or 0):,})" for a in short))
+
+
+def _gpu_names(hardware: Sequence[Hardware]) -> dict[Hardware, str]:
+    """How a list tells several kinds of hardware apart: by GPU, with counts where one GPU is asked about twice; empty for one kind."""
+    if len(hardware) < 2:
+        return {}
+    ids = [h.gpu.id for h in hardware]
+    return {h: h.gpu.id if len(set(ids)) == len(ids) else f"{h.count} x {h.gpu.id}" for h in hardware}
+
+
+def _fitting(out: Console, answers: Sequence[Answer], hardware: Sequence[Hardware], *, own_context: bool) -> None:
+    """One line a model that fits; placements are shortened where the terminal is narrow."""
+    gpu = _gpu_names(hardware)
+    columns = [("Model", "left"), ("Weights", "left"), ("GiB", "right")]
+    columns += [("GPU", "left")] if gpu else []
+    columns += [("Context", "right")] if own_context else []
+    columns += [("Placement", "left"), ("Each", "right"), ("Total", "right")]
+
+    def row(a: Answer, placement: str) -> tuple[str, ...]:
+        assert a.capacity is not None
+        weights = a.capacity.weights
+        return (
+            a.question.model.slug,
+            f"{weights.format}{'*' if a.lowered else ''}",
+            f"{int(weights.bytes) / 2**30:,.1f}",
+            *([gpu[a.hardware]] if gpu else []),
+            *([f"{int(a.capacity.context):,}"] if own_context else []),
+            placement,
+            *_counts(a),
+        )
+
+    rows = [row(a, placement_text(a)) for a in answers]
+    shortened = width_of(columns, rows) > out.width
+    if shortened:
+        rows = [row(a, short_placement(a)) for a in answers]
+    print_rows(out, columns, rows, drop=("GiB", "Weights"))
+    if shortened:
+        out.print("Placement: tp (tensor parallel) or pp (pipeline parallel) degree, x replicas.", style="dim")
 
 
 def _counts(a: Answer) -> tuple[str, str]:
@@ -200,7 +230,7 @@ def _one(out: Console, a: Answer, others: Sequence[Answer]) -> None:
         return
     rows = table("", "")
     rows.show_header = False
-    kept = "" if c.weights.published else f", needs a checkpoint in {c.weights.format}"
+    kept = "" if c.weights.published or c.weights.cast else f", needs a checkpoint in {c.weights.format}"
     # The published format's detail stands in the line above.
     note = f" ({c.weights.note})" if c.weights.note and not c.weights.published else ""
     rows.add_row(

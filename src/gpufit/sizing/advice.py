@@ -105,8 +105,10 @@ def _enough_gpus(question: Question, hardware: Hardware, capacity: Capacity) -> 
         option = f"--gpu {hardware.gpu.id}:{count}"
         if count > node:
             return Change(what=f"{count} GPUs", option=f"{option} --tp {tp} --pp {pp}", sequences=there.sequences)
-        more = answer(replace(at, tensor_parallel=None, pipeline_parallel=None))
-        return Change(what=f"{count} GPUs", option=option, sequences=more.sequences)
+        if question.tensor_parallel is not None or question.pipeline_parallel is not None:
+            # The degrees that were typed stay on the command line: the advice must replace them.
+            return Change(what=f"{count} GPUs", option=f"{option} --tp {tp} --pp {pp}", sequences=there.sequences)
+        return Change(what=f"{count} GPUs", option=option, sequences=answer(at).sequences)
     return None
 
 

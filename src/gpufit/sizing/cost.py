@@ -41,11 +41,13 @@ class CacheCost:
     per_sequence: tuple[tuple[Q, Q, Q], ...]
 
 
-def cache_cost(model: Model, *, dtype: str | None, tp: int, contexts: tuple[Q | None, ...] | None) -> CacheCost:
+def cache_cost(
+    model: Model, *, dtype: str | None, tp: int, contexts: tuple[Q | None, ...] | None, skip_too_long: bool = False
+) -> CacheCost:
     """The cost of a model's cache in a dtype (None: the checkpoint's own), for the whole model and for one of `tp` GPUs.
 
     Without `contexts` the usual ones up to the model's limit are taken, and the limit. None among them stands for the limit. Raises
-    `UsageError` for a degree whose heads do not divide and for a context beyond the limit.
+    `UsageError` for a degree whose heads do not divide and for a context beyond the limit, unless `skip_too_long` leaves that one out.
     """
     reason = tensor_reason(model, tp)
     if reason is not None:
@@ -76,12 +78,13 @@ def cache_cost(model: Model, *, dtype: str | None, tp: int, contexts: tuple[Q | 
         fixed=fixed_bytes(model, one, cache),
         kinds=kinds,
         per_sequence=tuple(
-            (n, sequence_bytes(model, n, one, cache), sequence_bytes(model, n, split, cache)) for n in _contexts(model, contexts)
+            (n, sequence_bytes(model, n, one, cache), sequence_bytes(model, n, split, cache))
+            for n in _contexts(model, contexts, skip_too_long)
         ),
     )
 
 
-def _contexts(model: Model, asked: tuple[Q | None, ...] | None) -> tuple[Q, ...]:
+def _contexts(model: Model, asked: tuple[Q | None, ...] | None, skip_too_long: bool) -> tuple[Q, ...]:
     limit = model.max_context
     if asked is None:
         usual = [fact(n, TOKEN_PER_SEQUENCE, symbol="n", name="context length", origin="usual contexts") for n in _USUAL]
@@ -90,10 +93,14 @@ def _contexts(model: Model, asked: tuple[Q | None, ...] | None) -> tuple[Q, ...]
     found = []
     for n in asked:
         if n is None and limit is None:
+            if skip_too_long:
+                continue
             raise UsageError(f"{model.slug}: its config states no context limit", hint="name a number, as in --context 32k")
         chosen = n if n is not None else limit
         assert chosen is not None
         if limit is not None and chosen > limit:
+            if skip_too_long:
+                continue
             raise UsageError(
                 f"{model.slug} holds at most {int(limit):,} tokens, asked for {int(chosen):,}", hint="--context max takes its limit"
             )

@@ -33,7 +33,8 @@ class Candidate:
 def answer(question: Question) -> Answer:
     """The answer to a question: every command calls this and nothing else.
 
-    Of several kinds of hardware the one that holds most sequences wins; the first named wins ties.
+    Of several kinds of hardware the one that needs the least lowered format wins, then the one that holds most sequences, then the first
+    named.
     """
     best: Answer | None = None
     for hardware in question.hardware:
@@ -44,8 +45,8 @@ def answer(question: Question) -> Answer:
     return best
 
 
-def _rank(found: Answer) -> tuple[bool, bool, int, int]:
-    return found.fits, not found.lowered, found.total_sequences, -found.short_by
+def _rank(found: Answer) -> tuple[bool, int, int, int]:
+    return found.fits, -found.rung, found.total_sequences, -found.short_by
 
 
 def cache_format(question: Question) -> CacheFormat:
@@ -54,8 +55,14 @@ def cache_format(question: Question) -> CacheFormat:
 
 
 def context_of(question: Question) -> Q | None:
-    """The context in tokens: the one asked for, or the model's own limit; None when the limit is not known."""
-    return question.workload.context if question.workload.context is not None else question.model.max_context
+    """The context in tokens: the one asked for, or the model's own limit; None when the limit is not known.
+
+    A context that nobody typed (`context_is_default`) gives way to a shorter limit.
+    """
+    asked, limit = question.workload.context, question.model.max_context
+    if asked is None or (question.workload.context_is_default and limit is not None and limit < asked):
+        return limit
+    return asked
 
 
 def _on(question: Question, hardware: Hardware) -> Answer:
@@ -95,6 +102,7 @@ def _on(question: Question, hardware: Hardware) -> Answer:
         replicas=candidate.replicas,
         total=candidate.total,
         lowered=lowered,
+        rung=tried - 1 if fits else 0,
         bytes_per_token=bytes_per_token(model, WHOLE, candidate.capacity.cache),
         warnings=(*_warnings(question, hardware, candidate, lowered), *candidate.capacity.warnings),
     )
@@ -110,6 +118,12 @@ def asked_refusal(question: Question, hardware: Hardware) -> Refusal | None:
     """Why the degrees that the user named cannot be, with the legal ones; None when they can."""
     model, tp, pp = question.model, question.tensor_parallel, question.pipeline_parallel
     node = min(hardware.gpus_per_node, hardware.count)
+    dp = question.data_parallel
+    if dp is not None and (tp or 1) * (pp or 1) * dp > hardware.count:
+        degrees = " x ".join(f"{name} {n}" for name, n in (("tp", tp), ("pp", pp), ("dp", dp)) if n is not None)
+        most = hardware.count // ((tp or 1) * (pp or 1))
+        needed = (tp or 1) * (pp or 1) * dp
+        return Refusal(reason=f"{degrees} needs {needed} GPUs, {hardware.count} are there", legal=tuple(range(1, most + 1)))
     if tp is not None:
         legal = legal_tensor_degrees(model, node)
         if tp > hardware.count:
@@ -141,7 +155,7 @@ def place(question: Question, hardware: Hardware, weights: WeightChoice, context
 
     1. The smallest legal tensor parallel degree (pipeline 1) whose pool holds `min_concurrency` sequences.
     2. Failing that, the placement with the most sequences in total; pipeline stages only cross nodes.
-    3. Where not even one sequence fits so, pipeline stages inside a node are tried too.
+    3. Where no replica holds that many so, pipeline stages inside a node are tried too, and the most in total wins.
     Ties take fewer stages, then fewer GPUs.
     """
     wanted = question.workload.min_concurrency
@@ -165,7 +179,7 @@ def place(question: Question, hardware: Hardware, weights: WeightChoice, context
             enough = int(capacity.per_replica) >= wanted or (capacity.unlimited and capacity.fits)
             if enough and (int(placement.pipeline_parallel) == 1 or question.pipeline_parallel is not None):
                 return found, ""
-        if any(c.capacity.fits for c in seen.values()):
+        if any(int(c.capacity.per_replica) >= wanted or c.capacity.unlimited and c.capacity.fits for c in seen.values()):
             break
     if not seen:
         return None, why or "no tensor parallel degree is legal on this hardware"
@@ -191,6 +205,9 @@ def _stage_limits(question: Question, hardware: Hardware) -> tuple[int, ...]:
     """How many pipeline stages each round of the search may use."""
     if question.pipeline_parallel is not None:
         return (question.pipeline_parallel,)
+    if hardware.gpu.kind == "mig":
+        # A process sees one slice: slices hold replicas, never parts of one.
+        return (1,)
     nodes = -(-hardware.count // hardware.gpus_per_node)
     most = min(int(question.model.num_layers), hardware.count)
     return (1, min(nodes, most), most) if most > 1 else (1,)
@@ -212,10 +229,9 @@ def _placements(question: Question, hardware: Hardware, stage_limit: int) -> Ite
 
 
 def _shortfall(candidate: Candidate, weights: WeightChoice, tried_all: bool) -> str:
-    what = "in any format" if tried_all else f"in {weights.format}"
     if int(candidate.capacity.pool) < 0:
-        return f"the weights alone are too large {what}"
-    return f"the weights fit {what}, but not the cache of one sequence"
+        return f"the weights alone are too large {'in any format' if tried_all else f'in {weights.format}'}"
+    return f"the weights fit in {weights.format}, but not the cache of one sequence"
 
 
 def _warnings(question: Question, hardware: Hardware, candidate: Candidate, lowered: bool) -> Iterator[str]:
@@ -224,8 +240,14 @@ def _warnings(question: Question, hardware: Hardware, candidate: Candidate, lowe
     if candidate.capacity.weights.assumption:
         yield candidate.capacity.weights.assumption
     weights = candidate.capacity.weights
-    if question.weights != "auto" and not weights.published and {weights.format, model.published.format} != {"bf16", "fp16"}:
+    if question.weights != "auto" and not weights.published and not weights.cast:
         yield f"weights sized in {weights.format} as asked; the published checkpoint is in {model.published.format}"
+    if (
+        question.workload.context_is_default
+        and question.workload.context is not None
+        and candidate.capacity.context < question.workload.context
+    ):
+        yield f"sized at its own limit of {int(candidate.capacity.context):,} tokens: the default context is longer"
     if lowered:
         yield f"{candidate.capacity.weights.format}: needs a checkpoint in this format; the published one is {model.published.format}"
     if cache.eight_bit and hardware.gpu.fp8 is False:
@@ -240,4 +262,4 @@ def _warnings(question: Question, hardware: Hardware, candidate: Candidate, lowe
         yield f"tensor parallel {int(candidate.placement.tensor_parallel)} crosses servers of {hardware.gpus_per_node} GPUs"
     idle = hardware.count - int(candidate.replicas) * candidate.placement.gpus
     if idle:
-        yield f"{idle} of {hardware.count} GPUs stay unused"
+        yield f"{idle} of {hardware.count} GPUs {'stays' if idle == 1 else 'stay'} unused"

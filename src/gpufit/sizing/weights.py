@@ -81,7 +81,9 @@ def weights_in(model: Model, name: str) -> WeightChoice:
             raise UsageError(f"unknown weight format {name!r}", hint=f"one of auto, published, {known}")
         return published_weights(model) if mix.name == model.published.format else _gguf_weights(model, mix)
     if not chosen.keeps_embeddings:
-        return WeightChoice(format=name, bytes=_plain_bytes(model, chosen), published=False)
+        # An unquantised checkpoint is cast while it is loaded: it serves every plain dtype.
+        cast = model.published.format in WEIGHT_FORMATS and not WEIGHT_FORMATS[model.published.format].keeps_embeddings
+        return WeightChoice(format=name, bytes=_plain_bytes(model, chosen), published=False, cast=cast)
     size = _quantised_bytes(model, chosen)
     note = (
         "embedding and output head stay at 16 bit"
