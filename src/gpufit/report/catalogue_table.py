@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpufit.report.console import console, heading, table
+from gpufit.report.console import console, heading, print_rows, table
 from gpufit.report.units import params
 
 Row = dict[str, Any]
@@ -25,13 +25,15 @@ def print_catalogue(found: dict[str, list[Row]]) -> None:
 
 
 def _models(out: Any, rows: list[Row]) -> None:
-    shown = table(
-        ("Slug", "fixed"), ("Parameters", "right"), ("Active", "right"), "Published", "Id on the Hub", ("Checked", "fixed")
-    )
+    columns = (
+        ("Slug", "left"), ("Parameters", "right"), ("Active", "right"), ("Published", "left"), ("Id on the Hub", "left"),
+        ("Checked", "left"),
+    )  # fmt: skip
+    shown = []
     for r in rows:
         active = params(r["active_parameters"]) if r["active_parameters"] != r["parameters"] else "all"
-        shown.add_row(r["slug"], params(r["parameters"]), active, r["published"], r["model"], r["checked"])
-    out.print(shown)
+        shown.append((r["slug"], params(r["parameters"]), active, r["published"], r["model"], r["checked"]))
+    print_rows(out, columns, shown, drop=("Checked", "Id on the Hub", "Active", "Published"))
 
 
 def _gpus(out: Any, rows: list[Row]) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from typing import IO, cast
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -45,9 +47,52 @@ def table(*columns: str | tuple[str, str]) -> Table:
     for column in columns:
         name, justify = (column, "left") if isinstance(column, str) else column
         made.add_column(
-            name, justify="right" if justify == "right" else "left", no_wrap=justify in ("right", "fixed"), overflow="fold"
+            name, justify="right" if justify.startswith("right") else "left", no_wrap=justify in ("right", "fixed"), overflow="fold"
         )
     return made
+
+
+def width_of(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> int:
+    """Cells that a table of these columns takes when nothing in it is broken or cut."""
+    return sum(max(cell_len(text) for text in texts) + 2 for texts in zip(*([[n for n, _ in columns], *rows]), strict=True)) - 2
+
+
+def print_rows(
+    out: Console, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], *, drop: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Prints rows of one line each, no value or heading cut, and returns the headings left out.
+
+    A column is its heading and `left` or `right`. Where the terminal is too narrow, columns leave in the order of `drop`, no more of
+    them than needed; a line says which.
+    """
+    names = [name for name, _ in columns]
+
+    def chosen(without: Sequence[str]) -> tuple[list[tuple[str, str]], list[list[str]]]:
+        kept = [i for i, name in enumerate(names) if name not in without]
+        return [columns[i] for i in kept], [[row[i] for i in kept] for row in rows]
+
+    def fits(without: Sequence[str]) -> bool:
+        return width_of(*chosen(without)) <= out.width
+
+    left_out: list[str] = []
+    for name in drop:
+        if fits(left_out):
+            break
+        if name in names:
+            left_out.append(name)
+    for name in tuple(left_out):
+        # One that left early may have room again after a wide one left.
+        fewer = [n for n in left_out if n != name]
+        if fits(fewer):
+            left_out = fewer
+    shown, cells = chosen(left_out)
+    made = table(*((name, justify if fits(left_out) else f"{justify} folded") for name, justify in shown))
+    for row in cells:
+        made.add_row(*row)
+    out.print(made)
+    if left_out:
+        out.print(f"Left out at this width: {', '.join(left_out)} (--json has all).", style="dim")
+    return tuple(left_out)
 
 
 def heading(text: str) -> Text:

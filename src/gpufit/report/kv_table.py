@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from gpufit.quantity import Q
-from gpufit.report.console import console, heading, table
+from gpufit.report.console import console, heading, print_rows, table
 from gpufit.report.units import kib, memory
 from gpufit.sizing.cost import CacheCost
 
@@ -29,24 +29,18 @@ def _number(value: Q | None) -> str:
 
 
 def _reference(out: Console, costs: Sequence[CacheCost]) -> None:
-    rows = table(
-        ("Model", "fixed"),
-        ("Layers", "right"),
-        ("KV heads", "right"),
-        ("Head dim", "right"),
-        ("KiB/token", "right"),
-        ("8k tokens", "right"),
-        ("Kinds", "left"),
-    )
+    columns = (
+        ("Model", "left"), ("Layers", "right"), ("KV heads", "right"), ("Head dim", "right"), ("KiB/token", "right"),
+        ("8k tokens", "right"), ("Kinds", "left"),
+    )  # fmt: skip
+    rows = []
     for cost in costs:
         at = next((memory(whole) for n, whole, _ in cost.per_sequence if int(n) == 8192), "-")
         kinds = "+".join(dict.fromkeys(k.kind.kind for k in cost.kinds)) or "no cache"
-        rows.add_row(
-            cost.model.slug, _number(cost.model.num_layers), _number(cost.model.kv_heads), _number(cost.model.head_dim),
-            kib(cost.per_token), at, kinds,
-        )  # fmt: skip
+        m = cost.model
+        rows.append((m.slug, *map(_number, (m.num_layers, m.kv_heads, m.head_dim)), kib(cost.per_token), at, kinds))
     out.print(heading("KV cache of the catalogue, whole model"))
-    out.print(rows)
+    print_rows(out, columns, rows, drop=("Kinds", "Head dim", "KV heads", "Layers"))
     out.print()
     out.print(
         "KiB/token: one more token, with windowed layers counted while their window fills; past it they cost nothing more.",
