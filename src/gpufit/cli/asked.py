@@ -85,7 +85,15 @@ class Asked:
         """The hardware named, else this machine's."""
         from gpufit.sources.gpuspec import parse_specs
 
-        return parse_specs(self.gpu or ["local"])
+        named = parse_specs(self.gpu or ["local"])
+        ids = [(h.gpu.id, h.instance) for h in named]
+        twice = next((i for i in ids if ids.count(i) > 1), None)
+        if twice is not None:
+            together = sum(h.count for h in named if (h.gpu.id, h.instance) == twice)
+            raise UsageError(
+                f"{twice[1] or twice[0]} is named twice with --gpu", hint=f"one --gpu with all of them, as in {twice[0]}:{together}"
+            )
+        return named
 
     def workload(self) -> Workload:
         """The workload, checked."""

@@ -46,7 +46,7 @@ def print_plans(question: Question, concurrency: int, plans: Sequence[Plan], of:
     out.print(rows)
     if of > len(plans):
         out.print(f"{of - len(plans)} more GPUs work: --all lists them", style="dim")
-    out.print("Cloud instances that hold each: --json.", style="dim")
+    out.print("Cloud instances that hold each: --json. gpufit fit MODEL --gpu ID:COUNT --tp N shows a row in full.", style="dim")
     out.print()
     out.print(f"Fewest servers first, then the least memory: not the cheapest, and nothing is said of speed. {FLOOR}", style="dim")
     out.print(EXACT, style="dim")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gpufit.errors import UnknownGpuError, UsageError
 from gpufit.hardware import Gpu, Hardware
 from gpufit.quantity import BYTE, fact
-from gpufit.sources.gpus import find_row, gpu_of, row_by_id, unknown_gpu
+from gpufit.sources.gpus import find_row, gpu_of, gpu_rows, name_key, row_by_id, unknown_gpu
 
 if TYPE_CHECKING:
     from gpufit.sources.instances import Instance
@@ -134,11 +134,23 @@ def _named(name: str) -> _Named | None:
         notes: tuple[str, ...] = ()
         if row.name_shared_with and row.nvidia_smi_name and name.lower() == row.nvidia_smi_name.lower():
             notes = (f"taken as {row.id}; {row.name_shared_with} prints the same name",)
+        elif others := _other_sizes(name, row.id, row.marketed_gb):
+            notes = (f"{name} is taken as {row.id} ({row.marketed_gb} GB); other sizes: {', '.join(others)}",)
         return _Named(gpu_of(row), 1, row.gpus_per_node, notes=notes)
     from gpufit.sources.instances import find_instance
 
     instance = find_instance(name)
     return None if instance is None else _rented(instance)
+
+
+def _other_sizes(name: str, taken: str, marketed_gb: int) -> list[str]:
+    """Parts of the same name in other sizes, where the name was a bare one such as "A100"."""
+    bare = name_key(name)
+    if bare == name_key(taken):
+        return []
+    return [
+        row.id for row in gpu_rows() if row.kind == "device" and row.id.startswith(f"{bare}-") and row.marketed_gb != marketed_gb
+    ]
 
 
 def _rented(instance: Instance) -> _Named:
