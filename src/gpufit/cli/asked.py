@@ -90,9 +90,8 @@ class Asked:
         twice = next((i for i in ids if ids.count(i) > 1), None)
         if twice is not None:
             together = sum(h.count for h in named if (h.gpu.id, h.instance) == twice)
-            raise UsageError(
-                f"{twice[1] or twice[0]} is named twice with --gpu", hint=f"one --gpu with all of them, as in {twice[0]}:{together}"
-            )
+            hint = f"one --gpu with all of them, as in {twice[0]}:{together}"
+            raise UsageError(f"{twice[1] or twice[0]} is named twice with --gpu", hint=hint)
         return named
 
     def workload(self) -> Workload:

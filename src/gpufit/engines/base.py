@@ -19,7 +19,8 @@ class WeightChoice:
     """The weights in one format: `bytes` of the whole model, and whether it is the published checkpoint's own.
 
     `recipe` maps parts to storage formats where it is known; `note` says what stays at 16 bit or how the bytes were found;
-    `assumption` is what every answer must repeat; `cast` marks a plain dtype that an unquantised checkpoint is turned into while it loads. `gguf` says that they are a GGUF file, which llama.cpp loads.
+    `assumption` is what every answer must repeat; `cast` marks a plain dtype that an unquantised checkpoint is turned into while it
+    loads. `gguf` says that they are a GGUF file, which llama.cpp loads.
     """
 
     format: str

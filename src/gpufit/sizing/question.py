@@ -47,7 +47,8 @@ class Answer:
     """What the arithmetic says: fits or not, where, how many, and why.
 
     `capacity` and `placement` are those of the best legal placement, also when it does not fit (then `short_by` says by how much);
-    None when no placement is legal at all. `lowered` marks a format below the published one, `rung` how many formats were tried before it. `total` sums the replicas.
+    None when no placement is legal at all. `lowered` marks a format below the published one, `rung` how many formats were
+    tried before it. `total` sums the replicas.
     """
 
     question: Question
