@@ -16,7 +16,7 @@ def twin_of(error: GatedError) -> Model | None:
     """The Model of a gated repository, with the shapes of the catalogue's model that has its class and its exact parameter count.
 
     None when there is no such model, when several differ in their layers, or when the checkpoint is quantised (its counts are then of
-    packed words). What is taken over is said in `assumptions`; the context limit is not, since siblings differ in it.
+    packed words). What is taken over is said in `assumptions`; the context limit only from an entry of the same repository, since siblings differ in it.
     """
     answer, stated = error.answer, error.stated
     held = sum(answer.parameters.values())
@@ -36,9 +36,14 @@ def twin_of(error: GatedError) -> Model | None:
     if not models or any(_shape(m) != _shape(models[0]) for m in models[1:]):
         return None
     model = models[0]
+    itself = model.id.lower() == answer.id.lower()
+    if itself:
+        taken = "exactly those that the catalogue has for it: the catalogue's shapes and context limit are taken"
+    else:
+        taken = f"exactly those of {model.id}: its layers, heads and windows are taken over. Missing: the context limit"
     said = (
-        f"{answer.id} is gated and its config.json was not read. The Hub openly says {family} and {held:,} parameters, exactly those of "
-        f"{model.id}: its layers, heads and windows are taken over. Missing: the context limit. With access, HF_TOKEN reads the config"
+        f"{answer.id} is gated and its config.json was not read. The Hub openly says {family} and {held:,} parameters, {taken}. "
+        "With access, HF_TOKEN reads the config"
     )
     published = model.published
     if size := answer.tensor_bytes():
@@ -51,7 +56,7 @@ def twin_of(error: GatedError) -> Model | None:
         id=answer.id,
         name=tail,
         slug=tail.lower(),
-        max_context=None,
+        max_context=model.max_context if itself else None,
         published=published,
         assumptions=(said, *model.assumptions),
     )
