@@ -16,7 +16,8 @@ def twin_of(error: GatedError) -> Model | None:
     """The Model of a gated repository, with the shapes of the catalogue's model that has its class and its exact parameter count.
 
     None when there is no such model, when several differ in their layers, or when the checkpoint is quantised (its counts are then of
-    packed words). What is taken over is said in `assumptions`; the context limit only from an entry of the same repository, since siblings differ in it.
+    packed words). What is taken over is said in `assumptions`; the context limit only from an entry of the same
+    repository, since siblings differ in it.
     """
     answer, stated = error.answer, error.stated
     held = sum(answer.parameters.values())
