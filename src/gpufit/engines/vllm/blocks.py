@@ -74,14 +74,20 @@ def spec_blocks(spec: CacheSpec, context: Q, terms: Admission) -> Q:
 
 def group_blocks(group: Group, context: Q, terms: Admission) -> Q:
     """Block/sequence of one group: the most that any of its specs asks for."""
+    most = _most(group, context, terms)
+    return most if most.symbol else most.as_step("n_b", f"blocks of one sequence in a group of {group.title} layers")
+
+
+def _most(group: Group, context: Q, terms: Admission) -> Q:
     each = [spec_blocks(spec, context, terms) for spec in group.specs]
     distinct = list({q.value: q for q in each}.values())
-    most = distinct[0] if len(distinct) == 1 else largest(*distinct)
-    return most.as_step("n_b", f"blocks of one sequence in a group of {group.title} layers")
+    return distinct[0] if len(distinct) == 1 else largest(*distinct)
 
 
 def blocks_per_request(groups: Sequence[Group], context: Q, terms: Admission) -> Q:
     """Block/sequence of a request of `context` tokens: all groups draw from one pool, so their blocks add up."""
+    if len(groups) == 1:
+        return _most(groups[0], context, terms).as_step("N_r", f"blocks of one request in the group of {groups[0].title} layers")
     counts: dict[tuple[object, ...], list[Q]] = {}
     for group in groups:
         counts.setdefault(tuple(s.identity() for s in group.specs), []).append(group_blocks(group, context, terms))

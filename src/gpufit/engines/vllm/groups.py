@@ -56,7 +56,7 @@ class Group:
             if count:
                 page = round_up(spec.page, spec.stride) if strided and spec.stride is not None else spec.page
                 terms.append(_count(count, spec) * page)
-        return total(terms, unit=BYTE_PER_BLOCK).as_step("g", f"pages of a group of {self.title} layers")
+        return total(terms, unit=BYTE_PER_BLOCK)
 
 
 def _count(count: int, spec: CacheSpec) -> Q:
@@ -71,10 +71,12 @@ def _count(count: int, spec: CacheSpec) -> Q:
 
 def bytes_per_block(groups: Sequence[Group], layers: range | None = None, *, packed: bool = False) -> Q:
     """B/block of the pool: the widest group's pages. `packed` is the layout with the block as its outermost dimension."""
-    each = [g.bytes_per_block(layers, strided=not packed) for g in groups]
-    widths = list({q.value: q for q in reversed(each)}.values())[::-1]
-    width = largest(*widths) if len(widths) > 1 else widths[0]
-    return width.as_step("b_b", "bytes of one block: the widest group's pages")
+    each = [(g.bytes_per_block(layers, strided=not packed), g) for g in groups]
+    widths = list({q.value: (q, g) for q, g in reversed(each)}.values())[::-1]
+    if len(widths) == 1:
+        return widths[0][0].as_step("b_b", f"bytes of one block: the pages of {widths[0][1].title} layers")
+    named = [q.as_step("g", f"pages of a group of {g.title} layers") for q, g in widths]
+    return largest(*named).as_step("b_b", "bytes of one block: the widest group's pages")
 
 
 def grouped(layers: Sequence[LayerSpec], *, packed: bool = False, hybrid: bool = True) -> tuple[Group, ...]:

@@ -157,8 +157,9 @@ def _filled(
     request = blocks_per_request(groups, context, terms)
     planned = tuple(_stage(groups, layers, part, memory) for part, memory in _stages(model, settings, available))
     widest = max((s.bytes_per_block for s in planned), key=int)
-    blocks = least(*(s.num_blocks for s in planned)) if len(planned) > 1 else planned[0].num_blocks
-    blocks = blocks.as_step("N_b", "blocks of the cache, the fewest of any stage")
+    blocks = planned[0].num_blocks
+    if len(planned) > 1:
+        blocks = least(*(s.num_blocks for s in planned)).as_step("N_b", "blocks of the cache, the fewest of any stage")
     required = (request * widest * _ONE).as_step("R", "cache of one request of the longest sequence")
     usable = blocks - constants.number("null_block")
     if int(request) == 0:
@@ -219,9 +220,8 @@ def _stage(groups: tuple[Group, ...], layers: Layers, part: range | None, memory
             num_blocks=fact(1, BLOCK, symbol="N_b", name="block", origin="a server without cache"),
         )
     width = bytes_per_block(groups, part, packed=layers.packed)
-    return StagePlan(
-        layers=whole, bytes_per_block=width, num_blocks=(memory // width).as_step("N_st", "blocks that the memory of one GPU holds")
-    )
+    symbol, name = ("N_b", "blocks of the cache") if part is None else ("N_st", "blocks that the memory of one GPU holds")
+    return StagePlan(layers=whole, bytes_per_block=width, num_blocks=(memory // width).as_step(symbol, name))
 
 
 def _printed_tokens(constants: Constants, groups: tuple[Group, ...], concurrency: Q, blocks: Q, context: Q, terms: Admission) -> Q:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gpufit.engines.arithmetic import layer_count as layers_of_kind
 from gpufit.engines.vllm.class_facts import class_parts, has_output_head
 from gpufit.engines.vllm.weight_shards import Spread
 from gpufit.model import TOWERS, Model, Role, WeightPart
@@ -75,8 +76,24 @@ def _is_table(part: WeightPart, model: Model) -> bool:
     return model.vocab_size is not None and int(part.rows) == int(model.vocab_size) and part.columns is not None
 
 
-def layer_count(model: Model, part: WeightPart, layers: tuple[int, ...], name: str) -> Q:
-    """How many of these layers have the part, as a fact of the model."""
-    inside = len(layers)
-    where = "" if inside == len(part.layers) else f" here (of {len(part.layers)})"
-    return fact(inside, NUMBER, symbol="L_w", name=f"layers with {name}{where}", origin=f"{model.slug}: its weight parts")
+def layer_count(model: Model, part: WeightPart, layers: tuple[int, ...]) -> Q:
+    """How many layers of a stage have the part: the model's own number where all do, else one fact for each set of layers."""
+    if part.role not in TOWERS and layers == tuple(range(int(model.num_layers))):
+        return model.num_layers
+    of_kind = next((g for g in model.layers if g.indices == layers), None)
+    if of_kind is not None and part.role not in TOWERS:
+        return layers_of_kind(model, of_kind)
+    origin = f"{model.slug}: its weight parts"
+    return fact(len(layers), NUMBER, symbol="L_w", name=_which(part, layers), origin=origin)
+
+
+def _which(part: WeightPart, layers: tuple[int, ...]) -> str:
+    """Some layers in words, the same for every part that stands in them."""
+    if part.role in TOWERS:
+        return f"layers of the {part.role.value}"
+    first, last = min(layers), max(layers)
+    if len(layers) == 1:
+        return f"layer {first}"
+    if len(layers) == last - first + 1:
+        return f"layers {first} to {last}"
+    return f"{len(layers)} of the layers {first} to {last}"

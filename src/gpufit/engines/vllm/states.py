@@ -44,7 +44,8 @@ def aligned_block(
         common = math.lcm(int(step), int(export))
         origin = f"least common multiple of {int(step)} and the {int(export)} tokens between states that a prefill exports"
         step = fact(common, TOKEN_PER_BLOCK, symbol="A", name="multiple that a block must be", origin=origin)
-    step = step.as_step("A_s", "step in which a block is raised")
+    if not step.symbol:
+        step = step.as_step("A_s", "step in which a block is raised")
     state = max((state_bytes(here, g.kind) for g in groups if isinstance(g.kind, State)), key=int)
     one = token_bytes(here, main_attention(placed).kind, cache)
     raised = step * ceil_div(state * _SEQUENCE_PER_BLOCK, step * one)

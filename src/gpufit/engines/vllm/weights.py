@@ -160,6 +160,6 @@ def _bytes(model: Model, module: _Module, spread: Spread) -> Q:
         copies = cuts[0].copies
         each = each if copies is None else copies * each
     if module.layers:
-        each = layer_count(model, module.parts[0], module.layers, module.name) * each
+        each = layer_count(model, module.parts[0], module.layers) * each
     symbol = "W_" + re.sub(r"[^a-z0-9]+", "_", module.name.lower()).strip("_")
     return each.as_step(symbol, f"{module.name}, {module.form.name}")
