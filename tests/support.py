@@ -74,6 +74,13 @@ def leading_number(text: str) -> Fraction:
     return Fraction(match[0].replace(",", ""))
 
 
+def gives(value: Fraction | int, printed: str) -> bool:
+    """Whether a printed result is the value: exactly, or to the digits before the dots of a fraction that does not end."""
+    number = leading_number(printed)
+    digits = re.match(r"-?[\d,]+\.(\d+)\.\.\.", printed)
+    return number == (value if digits is None else Fraction(int(value * 10 ** len(digits[1])), 10 ** len(digits[1])))
+
+
 def gpufit(*words: str, width: int = 80, env: dict[str, str] | None = None, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Runs the installed command as a user does, offline, at a terminal width, without a colour terminal."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "GPUFIT_"))}

@@ -6,14 +6,17 @@ precedence asks for, so a line typed into a calculator gives the printed value.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from gpufit.quantity import Number, Q
+from gpufit.quantity import NUMBER, Number, Q
 
 _PRECEDENCE = {"+": 1, "sum": 1, "-": 1, "*": 2, "/": 2}
 _CALLS = {"floor": "floor", "ceil": "ceil", "min": "min", "max": "max"}
+_ONES = frozenset(("one", "one_row", "each"))
+_QUOTIENT = re.compile(r"^\((-?\d+ / \d+)\)$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,22 @@ def number_text(value: Number, *, thousands: bool = False) -> str:
     whole, part = divmod(scaled, 10**places)
     sign = "-" if value < 0 else ""
     return f"{sign}{whole:,}.{part:0{places}d}" if thousands else f"{sign}{whole}.{part:0{places}d}"
+
+
+def rounded_text(value: Number) -> str:
+    """The same grouped by thousands, for the end of a line: of a fraction that does not end, six digits and dots."""
+    text = number_text(value, thousands=True)
+    if not text.startswith("("):
+        return text
+    whole, rest = divmod(abs(value), 1)
+    # At least one decimal, and six digits from the first that is not zero; cut and not rounded, so that the digits shown are the value's.
+    places = max(1, 6 - len(str(whole))) if whole else next(n for n in range(1, 400) if rest * 10**n >= 1) + 5
+    return f"{'-' if value < 0 else ''}{whole:,}.{int(rest * 10**places):0{places}d}..."
+
+
+def _is_one(node: Q) -> bool:
+    """Whether a node is a bookkeeping 1 that only carries a unit, as in one table row for each position: no reader misses it."""
+    return node.op == "fact" and node.symbol in _ONES and node.value == 1 and (node.unit is not NUMBER or node.name == "one")
 
 
 def _operand(text: str, precedence: int, least_needed: int) -> str:
@@ -108,7 +127,7 @@ class _Walk:
         self.done.add(number)
         for arg in node.args:
             self.visit(arg)
-        if not node.symbol:
+        if not node.symbol or _is_one(node):
             return
         is_fact = node.op in ("fact", "const")
         inputs: list[str] = []
@@ -130,6 +149,8 @@ class _Walk:
 
     def _named_inputs(self, node: Q, found: list[str]) -> None:
         for arg in node.args:
+            if _is_one(arg):
+                continue
             if arg.symbol:
                 found.append(self.symbol(arg))
             else:
@@ -147,6 +168,8 @@ class _Walk:
 
     def text(self, node: Q, *, values: bool, top: bool = False) -> tuple[str, int]:
         """The text of a node and its precedence (3: needs no brackets anywhere)."""
+        if _is_one(node):
+            return "1", 3
         if node.symbol and not top:
             return self._leaf(node, values), 3
         if node.op in ("const", "fact"):
@@ -158,9 +181,15 @@ class _Walk:
             call = "floor" if node.op == "//" else "ceil"
             return f"{call}({_operand(*left, 2)} / {_operand(*right, 3)})", 3
         if node.op in _CALLS:
-            return f"{_CALLS[node.op]}({', '.join(self.text(a, values=values)[0] for a in node.args)})", 3
+            # A call's own brackets are enough around a quotient.
+            texts = [self.text(a, values=values)[0] for a in node.args]
+            texts = [_QUOTIENT.sub(r"\1", t) if a.symbol else t for a, t in zip(node.args, texts, strict=True)]
+            return f"{_CALLS[node.op]}({', '.join(texts)})", 3
         mine = _PRECEDENCE[node.op]
-        texts = [self.text(a, values=values) for a in node.args]
+        args = [a for a in node.args if not _is_one(a)] if node.op == "*" else node.args
+        if len(args) == 1:
+            return self.text(args[0], values=values)
+        texts = [self.text(a, values=values) for a in args or node.args]
         sign = " + " if node.op == "sum" else f" {node.op} "
         first = _operand(*texts[0], mine)
         # Only - and / care which side a term of their own rank stands on.

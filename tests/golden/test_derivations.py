@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from fractions import Fraction
+
 import pytest
-from support import calculate, equations, gpufit, leading_number
+from support import calculate, equations, gives, gpufit
 
 import gpufit as library
-from gpufit.derivation import steps
+from gpufit.derivation import rounded_text, steps
 from gpufit.formats.cache import BF16
 from gpufit.report.explain import equation
 from gpufit.sources.catalogue import entries
@@ -25,7 +28,8 @@ def test_every_line_gives_its_own_result(slug: str) -> None:
         assert formulas
         for step in formulas:
             printed = " ".join(line.strip() for line in equation(step, 80)).split(" = ")
-            assert calculate(printed[-2]) == leading_number(printed[-1]) == step.value
+            assert calculate(printed[-2]) == step.value
+            assert gives(step.value, printed[-1])
 
 
 @pytest.mark.parametrize("slug", ["llama-3.1-8b", "gpt-oss-120b", "deepseek-v3", "gemma-3-27b"])
@@ -35,7 +39,44 @@ def test_every_line_of_the_screen(slug: str) -> None:
     found = equations(ended.stdout)
     assert len(found) >= 8
     for _, sides in found:
-        assert calculate(sides[-2]) == leading_number(sides[-1])
+        assert gives(calculate(sides[-2]), sides[-1])
+
+
+@pytest.mark.parametrize("slug", ["gpt-oss-120b", "kimi-k3", "llama-4-scout", "nemotron-3-nano-30b-a3b", "qwen3-8b"])
+@pytest.mark.parametrize("width", [80, 120])
+def test_every_line_of_an_engine(slug: str, width: int) -> None:
+    """Under an engine's rules the same holds, no line is wider than the terminal, and no bookkeeping 1 is among the facts."""
+    ended = gpufit("explain", slug, "--gpu", "b300:8", "--engine", "vllm", "--context", "5000", width=width)
+    assert ended.returncode == 0, ended.stderr
+    found = equations(ended.stdout)
+    assert len(found) >= 20
+    for symbol, sides in found:
+        assert gives(calculate(sides[-2]), sides[-1]), symbol
+    assert max(map(len, ended.stdout.splitlines())) <= width
+    assert not re.search(r"^  (one_row|each) =|per sequence +batches|B/(token|sequence) +bytes of", ended.stdout, re.MULTILINE)
+
+
+def test_a_fraction_that_does_not_end() -> None:
+    """A line ends in the first digits of such a fraction and dots; where the value is read it stands as the exact quotient."""
+    lines = dict(equations(gpufit("explain", "qwen3-8b", "--gpu", "h100-sxm", "--engine", "vllm", "--context", "5000").stdout))
+    assert re.fullmatch(r"\d+\.\d+\.\.\. sequences", lines["C"][-1])
+    assert lines["C_w"][-2] == f"floor({lines['C'][-2]})"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Fraction(9867, 1025), "9.62634..."),
+        (Fraction(29999999, 3), "9,999,999.6..."),
+        (Fraction(-1, 3000), "-0.000333333..."),
+        (Fraction(9999999999, 1000000007), "9.99999..."),
+        (Fraction(1, 8), "0.125"),
+    ],
+)
+def test_digits_of_fractions(value: Fraction, text: str) -> None:
+    """Digits are cut and never rounded up, and a fraction that ends is printed in full."""
+    assert rounded_text(value) == text
+    assert gives(value, text)
 
 
 def test_printed_is_the_answer() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from rich.console import Console
 from rich.text import Text
 
-from gpufit.derivation import Step, number_text, with_thousands
+from gpufit.derivation import Step, rounded_text, with_thousands
 from gpufit.quantity import Number
 from gpufit.report.console import console, heading
 from gpufit.report.fit_table import hardware_line
@@ -21,7 +21,7 @@ _UNITS = {
     "block": "blocks",
     "token/block": "tokens/block",
     "block/sequence": "blocks/sequence",
-    "1/sequence": "per sequence",
+    "1/sequence": "",
     "sequence/token": "sequences/token",
 }
 
@@ -34,8 +34,9 @@ def unit_text(unit: str, value: Number) -> str:
 
 
 def value_text(step: Step) -> str:
-    """A value with its unit."""
-    return f"{number_text(step.value, thousands=True)} {unit_text(step.unit, step.value)}".rstrip()
+    """A value with its unit. The bytes of one element are bytes: that each token or sequence has its own is said by their name."""
+    element = step.is_fact and step.unit.startswith("B/") and step.name.startswith("bytes of")
+    return f"{rounded_text(step.value)} {unit_text('B' if element else step.unit, step.value)}".rstrip()
 
 
 def print_steps(trail: Trail, steps: Iterable[Step]) -> None:
@@ -65,6 +66,12 @@ def _plain(out: Console, line: str) -> None:
     out.print(Text(line), soft_wrap=True)
 
 
+def _words(out: Console, text: str, indent: int) -> None:
+    """Words behind an indent, broken where the terminal ends."""
+    for line in _wrapped(text, " " * indent, " " * (indent + 2), out.width):
+        _plain(out, line)
+
+
 def _fact(out: Console, step: Step) -> None:
     left = f"  {step.symbol} = {value_text(step)}"
     gap = max(2, 34 - len(left))
@@ -72,16 +79,17 @@ def _fact(out: Console, step: Step) -> None:
     origin = f"[{step.origin}]"
     if len(line) + 2 + len(origin) <= out.width:
         _plain(out, f"{line}  {origin}")
-    else:
-        if len(line) > out.width:
-            _plain(out, left)
-            line = " " * 6 + step.name
+        return
+    if len(line) <= out.width:
         _plain(out, line)
-        _plain(out, " " * 6 + origin)
+    else:
+        _plain(out, left)
+        _words(out, step.name, 6)
+    _words(out, origin, 6)
 
 
 def _formula(out: Console, step: Step) -> None:
-    _plain(out, f"  {step.name}" + (f" ({step.note})" if step.note else ""))
+    _words(out, step.name + (f" ({step.note})" if step.note else ""), 2)
     for line in equation(step, out.width):
         _plain(out, line)
 
