@@ -23,7 +23,14 @@ from gpufit.workload import Workload
 
 
 def sized(
-    of: str | Model, gpu: str, *, tp: int = 1, weights: str = "published", context: int = 8192, cache: str | None = None, **said: Any
+    of: str | Model,
+    gpu: str,
+    *,
+    tp: int = 1,
+    weights: str = "published",
+    context: int = 8192,
+    cache: str | None = None,
+    **said: Any,
 ) -> Capacity | Refusal:
     model = model_of(of) if isinstance(of, str) else of
     policy = Vllm(constants=Constants(version=NEWEST, rows=engine_rows("vllm")), flags=vllm_settings(**said))
@@ -56,3 +63,12 @@ def test_a_number_of_layers_is_one_fact(slug: str) -> None:
     counts = [(line.name, line.value) for line in lines if line.is_fact and line.symbol.startswith("L_")]
     assert len(counts) == len(set(counts))
     assert not [line for line in lines if re.fullmatch(r"\w+", line.formula)]
+
+
+def test_towers_are_left_out_with_language_model_only() -> None:
+    """Without its tower and projector Gemma 3 27B loads 423,060,336 parameters fewer, two bytes each, and the derivation says why."""
+    whole = capacity("gemma-3-27b", "h200-sxm")
+    alone = capacity("gemma-3-27b", "h200-sxm", language_model_only=True)
+    assert int(whole.weights_per_gpu) - int(alone.weights_per_gpu) == 2 * 423_060_336
+    notes = [s.note for s in derivation(alone) if s.name == "weights created on one GPU"]
+    assert notes == ["towers and projectors are not loaded (--language-model-only)"]

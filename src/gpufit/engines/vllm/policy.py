@@ -331,7 +331,8 @@ def _refusal(refused: tuple[Refused, ...]) -> Refusal:
 
 def _stages(model: Model, settings: VllmSettings) -> tuple[Stage, ...]:
     parts = stages(int(model.num_layers), int(settings.pp))
-    return tuple(Stage(layers=part, first=i == 0, last=i == len(parts) - 1) for i, part in enumerate(parts))
+    towers = not settings.language_model_only
+    return tuple(Stage(layers=part, first=i == 0, last=i == len(parts) - 1, towers=towers) for i, part in enumerate(parts))
 
 
 def _tightest(plan: CachePlan, left: tuple[Q, ...], blocks: Q | None) -> int:

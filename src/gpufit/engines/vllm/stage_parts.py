@@ -14,11 +14,15 @@ from gpufit.quantity import NUMBER, Q, fact
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One pipeline stage: the decoder layers it runs, and whether it is the first (embedding, towers) or the last (norm, head)."""
+    """One pipeline stage: the decoder layers it runs, and whether it is the first (embedding, towers) or the last (norm, head).
+
+    `towers` False leaves towers and projectors out (--language-model-only).
+    """
 
     layers: range
     first: bool = True
     last: bool = True
+    towers: bool = True
 
     @property
     def whole(self) -> bool:
@@ -34,7 +38,7 @@ def held(model: Model, stage: Stage, spread: Spread) -> Iterator[tuple[WeightPar
     """
     for part in class_parts(model, spread):
         if part.role in TOWERS:
-            if stage.first:
+            if stage.first and stage.towers:
                 yield part, part.layers
         elif part.layers:
             here = part.layers if stage.whole else tuple(i for i in part.layers if i in stage.layers)

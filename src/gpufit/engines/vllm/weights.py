@@ -15,7 +15,7 @@ from gpufit.engines.vllm.stage_parts import Stage, held, layer_count
 from gpufit.engines.vllm.weight_shards import Spread, cut
 from gpufit.errors import UsageError
 from gpufit.formats.tensor import PLAIN, Plain, TensorFormat
-from gpufit.model import Model, Recipe, Role, Shard, WeightPart
+from gpufit.model import TOWERS, Model, Recipe, Role, Shard, WeightPart
 from gpufit.quantity import Q, total
 
 
@@ -58,8 +58,10 @@ def weights_on_rank(model: Model, recipe: Recipe | None, spread: Spread, stage: 
     terms = [_bytes(model, m, spread) for m in _modules(model, recipe, spread, stage)]
     if recipe is not None:
         terms += cache_scale_bytes(model, stage)
-    created = total(terms).as_step("W", "weights created on one GPU")
-    return RankWeights(created=created, terms=tuple(terms))
+    summed = total(terms)
+    if stage.first and not stage.towers and any(p.role in TOWERS for p in model.parts):
+        summed = summed.because("towers and projectors are not loaded (--language-model-only)")
+    return RankWeights(created=summed.as_step("W", "weights created on one GPU"), terms=tuple(terms))
 
 
 def draft_weights_on_rank(model: Model, recipe: Recipe | None, spread: Spread) -> Q:
