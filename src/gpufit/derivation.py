@@ -68,7 +68,7 @@ def rounded_text(value: Number) -> str:
     text = number_text(value, thousands=True)
     if not text.startswith("("):
         return text
-    whole, rest = divmod(abs(value), 1)
+    whole, rest = divmod(abs(Fraction(value)), 1)
     # At least one decimal, and six digits from the first that is not zero; cut and not rounded, so that the digits shown are the value's.
     places = max(1, 6 - len(str(whole))) if whole else next(n for n in range(1, 400) if rest * 10**n >= 1) + 5
     return f"{'-' if value < 0 else ''}{whole:,}.{int(rest * 10**places):0{places}d}..."
@@ -182,9 +182,9 @@ class _Walk:
             return f"{call}({_operand(*left, 2)} / {_operand(*right, 3)})", 3
         if node.op in _CALLS:
             # A call's own brackets are enough around a quotient.
-            texts = [self.text(a, values=values)[0] for a in node.args]
-            texts = [_QUOTIENT.sub(r"\1", t) if a.symbol else t for a, t in zip(node.args, texts, strict=True)]
-            return f"{_CALLS[node.op]}({', '.join(texts)})", 3
+            inner = [self.text(a, values=values)[0] for a in node.args]
+            inner = [_QUOTIENT.sub(r"\1", t) if a.symbol else t for a, t in zip(node.args, inner, strict=True)]
+            return f"{_CALLS[node.op]}({', '.join(inner)})", 3
         mine = _PRECEDENCE[node.op]
         args = [a for a in node.args if not _is_one(a)] if node.op == "*" else node.args
         if len(args) == 1:

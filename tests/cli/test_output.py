@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from support import gpufit
+
+import gpufit as library
+from gpufit.quantity import BYTE, fact
+from gpufit.report.fit_table import published_text
+from gpufit.report.units import memory
 
 LISTS = {
     "kv": (("kv",), "KV heads"),
@@ -55,11 +62,9 @@ def test_columns_left_out_are_named() -> None:
 
 
 def test_gpus_are_told_apart_though_one_wins_everywhere() -> None:
-    """With several --gpu a list names the GPU of each row, also where every row has the same, and counts where only they differ."""
+    """With several --gpu a list names the GPU of each row, also where every row has the same."""
     rows = _table(_lines("fit", "llama-3.1-8b", "gemma-2-2b", "--gpu", "h100-sxm:8", "--gpu", "l4", width=120), "GPU")
     assert ["h100-sxm" in row for row in rows] == [True, True]
-    rows = _table(_lines("fit", "llama-3.1-8b", "gemma-2-2b", "--gpu", "l4:8", "--gpu", "l4", width=120), "GPU")
-    assert ["8 x l4 " in row for row in rows] == [True, True]
 
 
 def test_each_row_names_its_own_limit() -> None:
@@ -67,3 +72,95 @@ def test_each_row_names_its_own_limit() -> None:
     rows = _table(_lines("fit", "llama-3.1-8b", "qwen3-8b", "--gpu", "h100-sxm", "--context", "max", width=80), "Context")
     assert ["  131,072  " in row for row in rows if row.startswith("llama")] == [True]
     assert ["  40,960  " in row for row in rows if row.startswith("qwen")] == [True]
+
+
+def _legend(*words: str) -> dict[str, str]:
+    """The signs of a screen's bar, by the first word of what they stand for."""
+    lines = _lines(*words, width=80)
+    bar = next(i for i, line in enumerate(lines) if line.startswith("["))
+    signs = {}
+    for line in lines[bar + 1 :]:
+        if not line:
+            break
+        signs[line[3:].split()[0]] = line[0]
+    assert set(lines[bar].strip("[]")) <= set(signs.values())
+    return signs
+
+
+def test_one_sign_has_one_meaning() -> None:
+    """A bar's signs mean the same under every engine, and each differs from the others."""
+    plain = _legend("fit", "qwen3-8b", "--gpu", "h100-sxm")
+    engine = _legend("fit", "qwen3-8b", "--gpu", "h100-sxm", "--engine", "vllm")
+    assert plain == {"weights": "#", "KV": "=", "left": ".", "outside": " "}
+    assert engine == plain | {"overhead": "o"}
+
+
+@pytest.mark.parametrize("engine", ["arithmetic", "vllm"])
+def test_what_does_not_fit_has_no_bar(engine: str) -> None:
+    """A model that does not fit is told what it needs of how much, in sizes that are never negative, without a bar of them."""
+    screen = gpufit("fit", "llama-3.3-70b", "--gpu", "rtx-4090", "--weights", "bf16", "--engine", engine, width=120).stdout
+    assert not re.search(r"^\[", screen, re.MULTILINE)
+    assert not re.search(r"-\d[\d.]* GiB", screen)
+    flat = " ".join(screen.split())
+    assert re.search(r" memory weights 131\.\d GiB, .*, of the 21\.6 GiB that may be used: short by \d+\.\d GiB", flat)
+
+
+def test_the_footer_speaks_of_what_is_shown() -> None:
+    """The line on what the counts are names the columns of the view, and is left out where nothing is counted."""
+    model = ("fit", "llama-3.1-8b", "--gpu", "h100-sxm")
+    assert "The number at once counts sequences" in gpufit(*model).stdout
+    assert "The counts count sequences" in gpufit(*model[:3], "h100-sxm:2").stdout
+    assert "Each and Total count sequences" in gpufit("fit", "llama-3.1-8b", "qwen3-8b", "--gpu", "h100-sxm").stdout
+    for words in (("llama-3.3-70b", "--gpu", "rtx-4090"), ("qwen2.5-7b", "--gpu", "h100-sxm:8", "--tp", "8")):
+        assert "floor for real traffic" not in gpufit("fit", *words).stdout
+    assert "Exact:" not in gpufit("fit", "qwen2.5-7b", "--gpu", "h100-sxm:8", "--tp", "8").stdout
+
+
+def test_caches_of_entries_are_told_apart() -> None:
+    """Layers that keep one entry for several tokens say for how many."""
+    kept = [line for line in _lines("kv", "deepseek-v4-flash", width=80) if line.startswith("compressed")]
+    assert [line.split("  ")[-1] for line in kept] == ["one entry per 4 tokens", "one entry per 128 tokens"]
+
+
+CONFIG = """{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 16,
+"num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 8192, "vocab_size": 32000, "hidden_act": "silu",
+"max_position_embeddings": 8192, "torch_dtype": "bfloat16", "tie_word_embeddings": false}"""
+
+
+def test_wording(tmp_path: Path) -> None:
+    """One of a thing is singular, counts are grouped by thousands, and a model whose name is its id is named once."""
+    one = gpufit("fit", "llama-3.1-8b", "--gpu", "l4:100000", "--context", "1", width=120).stdout
+    assert "100,000 x NVIDIA L4" in one
+    assert "one sequence of 1 token\n" in one
+    assert "1 tokens" not in one
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text(CONFIG, encoding="utf-8")
+    assert gpufit("kv", str(tmp_path / "mine")).stdout.startswith("mine\n")
+    assert gpufit("kv", "-", stdin=CONFIG).stdout.startswith("stdin\n")
+
+
+def test_a_cache_that_does_not_grow() -> None:
+    """A model of recurrent states alone is not given a cost of one more token."""
+    config = """{"architectures": ["MambaForCausalLM"], "model_type": "mamba", "hidden_size": 768, "intermediate_size": 1536,
+    "num_hidden_layers": 24, "state_size": 16, "conv_kernel": 4, "time_step_rank": 48, "vocab_size": 50280, "use_conv_bias": true,
+    "tie_word_embeddings": true, "torch_dtype": "float32"}"""
+    shown = gpufit("kv", "-", stdin=config).stdout
+    assert "a longer sequence costs no more" in shown
+    assert "one more token" not in shown
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(2**30 - 1, "1.00 GiB"), (1023 * 2**20, "1023 MiB"), (2**20 - 1, "1.00 MiB"), (1023, "1023 B"), (-(2**30) + 1, "-1.00 GiB")],
+)
+def test_no_unit_counts_to_its_next(size: int, text: str) -> None:
+    """A size that would round to 1,024 of a unit is 1 of the next."""
+    assert memory(size).replace(",", "") == text
+
+
+def test_the_download_is_named_where_it_is_known() -> None:
+    """A model whose files' size is known says it in the decimal unit that downloads are told in."""
+    model = library.answer("llama-3.1-8b", gpu="h100-sxm").question.model
+    size = fact(16_060_522_496, BYTE, symbol="F", name="files", origin="their index")
+    known = replace(model, published=replace(model.published, bytes=size))
+    assert published_text(known) == f"{published_text(model)}, files 16.1 GB"

@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from gpufit.engines.base import LedgerLine
 from gpufit.report.units import memory
 
-_FILLS = "#=-+~o*%"
-_FREE = "."
-_OUTSIDE = " "
+_FILLS = {"weights": "#", "KV": "=", "overhead": "o", "left": ".", "outside": " "}
 
 
-def _fill(position: int, name: str) -> str:
-    if name.startswith("left"):
-        return _FREE
-    return _OUTSIDE if name.startswith("outside") else _FILLS[position % len(_FILLS)]
+def _fill(name: str) -> str:
+    """One sign, one meaning, under every engine: told by the first word of a line's name."""
+    return _FILLS.get(name.split()[0], "+")
 
 
 def cells(lines: Sequence[LedgerLine], width: int) -> list[tuple[LedgerLine, str, int]]:
@@ -28,7 +25,7 @@ def cells(lines: Sequence[LedgerLine], width: int) -> list[tuple[LedgerLine, str
     shares = [max(1, round(size * width / whole)) if size else 0 for size in sizes]
     largest = max(range(len(shares)), key=shares.__getitem__)
     shares[largest] += width - sum(shares)
-    return [(line, _fill(i, line.name), shares[i]) for i, line in enumerate(lines)]
+    return [(line, _fill(line.name), share) for line, share in zip(lines, shares, strict=True)]
 
 
 def bar(lines: Sequence[LedgerLine], width: int) -> str:

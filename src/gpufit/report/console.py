@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from gpufit.model import Model
 
 WIDEST = 120
 
@@ -93,6 +96,11 @@ def print_rows(
     if left_out:
         out.print(f"Left out at this width: {', '.join(left_out)} (--json has all).", style="dim")
     return tuple(left_out)
+
+
+def model_heading(model: Model) -> Text:
+    """A model's name with its id, once where both are one word (a folder, stdin)."""
+    return heading(model.name if model.name == model.id else f"{model.name} ({model.id})")
 
 
 def heading(text: str) -> Text:

@@ -9,8 +9,9 @@ from rich.text import Text
 
 from gpufit.derivation import Step, rounded_text, with_thousands
 from gpufit.quantity import Number
-from gpufit.report.console import console, heading
+from gpufit.report.console import console, heading, model_heading
 from gpufit.report.fit_table import hardware_line
+from gpufit.report.units import plural
 from gpufit.sizing.trail import Trail
 
 _UNITS = {
@@ -43,7 +44,7 @@ def print_steps(trail: Trail, steps: Iterable[Step]) -> None:
     """The derivation of a trail, or the steps of it that were asked for."""
     out = console()
     model = trail.question.model
-    out.print(heading(f"{model.name} ({model.id}) at {int(trail.context):,} tokens"))
+    out.print(model_heading(model).append(f" at {plural(int(trail.context), 'token')}"))
     if trail.answer is not None:
         out.print(hardware_line(trail.answer.hardware))
         for warning in trail.answer.warnings:

@@ -9,17 +9,15 @@ from rich.text import Text
 
 from gpufit.engines.base import Capacity, EnginePolicy
 from gpufit.hardware import Hardware
+from gpufit.model import Model
 from gpufit.quantity import Q
 from gpufit.report.bars import bar, legend
 from gpufit.report.command import serve_line
-from gpufit.report.console import console, heading, print_rows, table, width_of
+from gpufit.report.console import console, heading, model_heading, print_rows, table, width_of
 from gpufit.report.units import gib, kib, memory, params, plural
 from gpufit.sizing.question import Answer
 from gpufit.workload import Workload
 
-FLOOR = (
-    "Each and total count sequences whose whole cache fits at the full context: a floor for real traffic, not a number of users."
-)
 EXACT = (
     "Exact: parameters, cache bytes, GPU memory as its tool reports it. "
     "Modelled: even weight shards, formats that are not the published one."
@@ -65,8 +63,18 @@ def print_fit(
         _list(out, answers, hardware, workload, engine)
     out.print()
     plain = engine.version is None
-    for line in (FLOOR, EXACT if plain else ENGINE_EXACT, LEFT_OUT if plain else ENGINE_LEFT_OUT):
-        out.print(line, style="dim")
+    if any(a.fits and a.sequences is not None for a in answers):
+        one = len(answers) == 1 and not whole_catalogue
+        out.print(floor_text("Each and Total" if not one else "The counts" if others else ""), style="dim")
+    if any(a.capacity is not None for a in answers):
+        for line in (EXACT if plain else ENGINE_EXACT, LEFT_OUT if plain else ENGINE_LEFT_OUT):
+            out.print(line, style="dim")
+
+
+def floor_text(columns: str) -> str:
+    """What the counts are, by their names in the view; empty for the one count of a single model."""
+    lead = f"{columns} count" if columns else "The number at once counts"
+    return f"{lead} sequences whose whole cache fits at the full context: a floor for real traffic, not a number of users."
 
 
 def hardware_line(h: Hardware) -> str:
@@ -85,12 +93,12 @@ def hardware_line(h: Hardware) -> str:
     if gpu.bandwidth_gb_s:
         facts.append(f"{gpu.bandwidth_gb_s:,} GB/s")
     name = f"{h.instance}: " if h.instance else ""
-    return f"{name}{h.count} x {gpu.name} ({', '.join(facts)})"
+    return f"{name}{h.count:,} x {gpu.name} ({', '.join(facts)})"
 
 
 def _asked(workload: Workload, engine: EnginePolicy) -> str:
     share = workload.utilization or engine.utilization()
-    context = "the model's own limit" if workload.context is None else f"{int(workload.context):,} tokens"
+    context = "the model's own limit" if workload.context is None else plural(int(workload.context), "token")
     dtype = "cache dtype auto" if workload.kv_cache_dtype is None else f"{workload.kv_cache_dtype} cache"
     return (
         f"Context {context}, {dtype}, {float(share.value):.0%} of memory used."
@@ -158,7 +166,7 @@ def _gpu_names(hardware: Sequence[Hardware]) -> dict[Hardware, str]:
     if len(hardware) < 2:
         return {}
     ids = [h.gpu.id for h in hardware]
-    return {h: h.gpu.id if len(set(ids)) == len(ids) else f"{h.count} x {h.gpu.id}" for h in hardware}
+    return {h: h.gpu.id if len(set(ids)) == len(ids) else f"{h.count:,} x {h.gpu.id}" for h in hardware}
 
 
 def _fitting(out: Console, answers: Sequence[Answer], hardware: Sequence[Hardware], *, own_context: bool) -> None:
@@ -220,9 +228,9 @@ def _one(out: Console, a: Answer, others: Sequence[Answer]) -> None:
     model, c, p = a.question.model, a.capacity, a.placement
     active = f", {params(model.active_params)} active per token" if model.active_params is not None and _sparse(a) else ""
     vision = f", {params(model.vision_params)} of them in towers" if model.vision_params is not None else ""
-    out.print(heading(f"{model.name} ({model.id})"))
+    out.print(model_heading(model))
     out.print(
-        f"{params(model.total_params)} parameters{active}{vision}; {int(model.num_layers)} layers; published in {_published(a)}"
+        f"{params(model.total_params)} parameters{active}{vision}; {int(model.num_layers)} layers; published in {published_text(model)}"
     )
     out.print()
     if c is None or p is None:
@@ -239,7 +247,6 @@ def _one(out: Console, a: Answer, others: Sequence[Answer]) -> None:
         if p.gpus > 1
         else f"{c.weights.format}, {memory(c.weights.bytes)}{kept}{note}",
     )
-    on_each = " on each GPU" if p.gpus > 1 else ""
     rows.add_row("placement", f"{_long_placement(a)}")
     per_token = (
         ""
@@ -250,35 +257,24 @@ def _one(out: Console, a: Answer, others: Sequence[Answer]) -> None:
         rows.add_row("cache", "none is kept")
     else:
         rows.add_row(
-            "cache", f"{c.cache.name}, {per_token}{memory(c.sequence_bytes)} for one sequence of {int(c.context):,} tokens"
+            "cache", f"{c.cache.name}, {per_token}{memory(c.sequence_bytes)} for one sequence of {plural(int(c.context), 'token')}"
         )
     if a.fits and c.unlimited:
         rows.add_row("holds", "as many sequences as a batch takes: no cache limits them")
     elif a.fits:
         each = f" ({int(c.per_replica):,} in each replica)" if a.replicas is not None and int(a.replicas) > 1 else ""
-        rows.add_row("holds", f"{plural(a.total_sequences, 'sequence')} of {int(c.context):,} tokens at once{each}")
+        rows.add_row("holds", f"{plural(a.total_sequences, 'sequence')} of {plural(int(c.context), 'token')} at once{each}")
     else:
-        rows.add_row("holds", f"none: {a.reason}; short by {memory(a.short_by)}{on_each}")
+        rows.add_row("holds", f"none: {a.reason}")
+        rows.add_row("memory", _shortage(a))
     if c.details:
         rows.add_row(f"{c.details['name']} {c.details['version']}", _engine_text(c))
     out.print(rows)
     said = f"{c.weights.format}: needs a checkpoint in this format"
     for warning in (*(w for w in a.warnings if not w.startswith(said)), *c.remarks, *model.notes):
         out.print(f"note: {warning}")
-    out.print()
-    width = min(out.width, 100)
-    out.print(
-        f"Each GPU, {int(a.hardware.gpu.memory) / 2**30:.2f} GiB:"
-        if p.gpus > 1
-        else f"The GPU, {int(a.hardware.gpu.memory) / 2**30:.2f} GiB:"
-    )
-    if all(int(line.bytes) >= 0 for line in c.ledger):
-        out.print(Text(bar(c.ledger, width), no_wrap=True))
-    uses = table("", "", ("", "right"))
-    uses.show_header = False
-    for fill, name, size in legend(c.ledger):
-        uses.add_row(fill, name, size)
-    out.print(uses)
+    if a.fits:
+        _memory_bar(out, a, c)
     if a.changes:
         out.print()
         out.print(heading("One change that would make it fit"))
@@ -310,6 +306,31 @@ def _one(out: Console, a: Answer, others: Sequence[Answer]) -> None:
             out.print(line.note, style="dim")
 
 
+def _memory_bar(out: Console, a: Answer, c: Capacity) -> None:
+    """Where one GPU's memory goes, as a bar and its legend."""
+    size = f"{int(a.hardware.gpu.memory) / 2**30:.2f} GiB"
+    out.print()
+    out.print(f"Each GPU, {size}:" if a.placement is not None and a.placement.gpus > 1 else f"The GPU, {size}:")
+    if all(int(line.bytes) >= 0 for line in c.ledger):
+        out.print(Text(bar(c.ledger, min(out.width, 100)), no_wrap=True))
+    uses = table("", "", ("", "right"))
+    uses.show_header = False
+    for fill, name, text in legend(c.ledger):
+        uses.add_row(fill, name, text)
+    out.print(uses)
+
+
+def _shortage(a: Answer) -> str:
+    """What one GPU would have to hold, of how much, and how much is missing."""
+    c, p = a.capacity, a.placement
+    assert c is not None and p is not None
+    uses = [f"{line.name} {memory(line.bytes)}" for line in c.ledger if line.name.startswith(("weights", "overhead"))]
+    if not c.unlimited:
+        uses.append(f"cache of one sequence {memory(c.sequence_bytes_per_gpu)}")
+    on_each = " on each GPU" if p.gpus > 1 else ""
+    return f"{', '.join(uses)}, of the {memory(c.budget)} that may be used{on_each}: short by {memory(a.short_by)}"
+
+
 def _engine_text(c: Capacity) -> str:
     """The engine's own figures, as its log would print them, and both costs of a sequence side by side."""
     d = c.details
@@ -335,9 +356,11 @@ def _sparse(a: Answer) -> bool:
     return model.active_params is not None and int(model.active_params) != int(model.total_params)
 
 
-def _published(a: Answer) -> str:
-    known = a.question.model.published
-    return f"{known.format} ({known.detail})" if known.detail else known.format
+def published_text(model: Model) -> str:
+    """The published checkpoint: its format, what is to be known of it, and the size of its files where that is known."""
+    known = model.published
+    files = "" if known.bytes is None else f", files {int(known.bytes) / 1e9:,.1f} GB"
+    return (f"{known.format} ({known.detail})" if known.detail else known.format) + files
 
 
 def _long_placement(a: Answer) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from gpufit.quantity import Q
-from gpufit.report.console import console, heading, print_rows, table
+from gpufit.report.console import console, heading, model_heading, print_rows, table
 from gpufit.report.units import kib, memory
 from gpufit.sizing.cost import CacheCost
 
@@ -51,7 +51,7 @@ def _reference(out: Console, costs: Sequence[CacheCost]) -> None:
 
 def _one(out: Console, cost: CacheCost) -> None:
     m, tp = cost.model, cost.tensor_parallel
-    out.print(heading(f"{m.name} ({m.id})"))
+    out.print(model_heading(m))
     if not cost.kinds:
         out.print("keeps no KV cache: " + ("; ".join(m.notes) or "it has no layer that stores anything between tokens"))
         return
@@ -61,21 +61,24 @@ def _one(out: Console, cost: CacheCost) -> None:
         else ""
     )
     out.print(f"{int(m.num_layers)} layers{heads}; cache {cost.cache.name}")
-    if m.windowed:
+    if not int(cost.per_token):
+        out.print("a longer sequence costs no more")
+    elif m.windowed:
         out.print(f"one more token: {kib(cost.per_token)} KiB while windows fill, {kib(cost.growing)} KiB past them")
     else:
         out.print(f"one more token: {kib(cost.per_token)} KiB, 1k tokens: {memory(1024 * int(cost.per_token))}")
     if int(cost.fixed):
         out.print(f"whatever the length: {memory(cost.fixed)} a sequence")
-    if tp > 1:
+    if tp > 1 and int(cost.per_token):
         out.print(f"on each of {tp} GPUs: {kib(cost.per_token_on_gpu)} KiB for one more token")
     out.print()
-    rows = table("Kind", ("Layers", "right"), ("B/token, a layer", "right"), ("Fixed, a layer", "right"), "Keeps")
+    rows = table("Kind", ("Layers", "right"), ("B/token", "right"), ("Fixed", "right"), "Keeps")
     for k in cost.kinds:
         rows.add_row(
             k.kind.title, _number(k.layers), _number(k.per_token), "-" if k.fixed is None else memory(k.fixed), _keeps(k.kind)
         )
     out.print(rows)
+    out.print(f"B/token and fixed: of one layer{' on one GPU' if tp > 1 else ''}.", style="dim")
     out.print()
     rows = table(
         ("Context", "right"),
@@ -101,6 +104,9 @@ def _keeps(kind: object) -> str:
         value = getattr(kind, name, None)
         if isinstance(value, Q):
             return words.format(f"{int(value):,}")
+    ratio = getattr(kind, "ratio", None)
+    if isinstance(ratio, Q):
+        return f"one entry per {int(ratio):,} tokens"
     if getattr(kind, "grows", False):
         return "every token"
     return "nothing" if getattr(kind, "kind", "") in ("none", "shared") else "a fixed amount"

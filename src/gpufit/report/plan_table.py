@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpufit.report.console import console, heading, table
-from gpufit.report.fit_table import EXACT, FLOOR
+from gpufit.report.console import console, model_heading, table
+from gpufit.report.fit_table import EXACT, floor_text
 from gpufit.report.units import gib, plural
 from gpufit.sizing.plan import Plan
 from gpufit.sizing.question import Question
@@ -15,7 +15,7 @@ def print_plans(question: Question, concurrency: int, plans: Sequence[Plan], of:
     """The plans, smallest total memory first."""
     out = console()
     model = question.model
-    out.print(heading(f"{model.name} ({model.id})"))
+    out.print(model_heading(model))
     if not plans:
         out.print(
             f"no hardware asked about holds {plural(concurrency, 'sequence')}: heads do not divide, or it would take thousands of GPUs"
@@ -23,7 +23,7 @@ def print_plans(question: Question, concurrency: int, plans: Sequence[Plan], of:
         return
     first = plans[0].capacity
     out.print(
-        f"{plural(concurrency, 'sequence')} of {int(first.context):,} tokens at once, {first.weights.format} weights "
+        f"{plural(concurrency, 'sequence')} of {plural(int(first.context), 'token')} at once, {first.weights.format} weights "
         f"({gib(first.weights.bytes)}), {first.cache.name} cache"
     )
     out.print()
@@ -35,7 +35,7 @@ def print_plans(question: Question, concurrency: int, plans: Sequence[Plan], of:
         tp, pp = int(p.placement.tensor_parallel), int(p.placement.pipeline_parallel)
         where = "1 GPU" if p.placement.gpus == 1 else f"tp {tp}" if pp == 1 else f"tp {tp} pp {pp}"
         rows.add_row(
-            f"{p.hardware.count} x {p.hardware.gpu.id}",
+            f"{p.hardware.count:,} x {p.hardware.gpu.id}",
             f"{p.memory / 2**30:,.1f}",
             str(p.servers),
             where,
@@ -48,5 +48,8 @@ def print_plans(question: Question, concurrency: int, plans: Sequence[Plan], of:
         out.print(f"{of - len(plans)} more GPUs work: --all lists them", style="dim")
     out.print("Cloud instances that hold each: --json. gpufit fit MODEL --gpu ID:COUNT --tp N shows a row in full.", style="dim")
     out.print()
-    out.print(f"Fewest servers first, then the least memory: not the cheapest, and nothing is said of speed. {FLOOR}", style="dim")
+    out.print(
+        f"Fewest servers first, then the least memory: not the cheapest, and nothing is said of speed. {floor_text('Each and Total')}",
+        style="dim",
+    )
     out.print(EXACT, style="dim")

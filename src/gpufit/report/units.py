@@ -12,7 +12,8 @@ def memory(value: Q | int) -> str:
     size = int(value)
     sign, size = ("-", -size) if size < 0 else ("", size)
     for name, scale in _STEPS:
-        if size >= scale:
+        # A size that would read as 1,024 of a unit is 1 of the next.
+        if 2048 * size >= 2047 * scale:
             number = size / scale
             # GiB keep a decimal past a hundred, since budgets are compared by it.
             return f"{sign}{number:.0f} {name}" if name != "GiB" and number >= 99.95 else f"{sign}{three_digits(number)} {name}"
