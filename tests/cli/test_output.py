@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import os
+import pty
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support import gpufit
+from support import calculate, gpufit
 
 import gpufit as library
 from gpufit.quantity import BYTE, fact
@@ -164,3 +169,64 @@ def test_the_download_is_named_where_it_is_known() -> None:
     size = fact(16_060_522_496, BYTE, symbol="F", name="files", origin="their index")
     known = replace(model, published=replace(model.published, bytes=size))
     assert published_text(known) == f"{published_text(model)}, files 16.1 GB"
+
+
+@pytest.mark.parametrize("engine", ["arithmetic", "vllm"])
+def test_derivations_as_rows(engine: str) -> None:
+    """explain --format csv and markdown write one row a step, whose substitution gives the value beside it."""
+    words = ("explain", "qwen3-8b", "--gpu", "h100-sxm", "--context", "5000", "--engine", engine)
+    rows = list(csv.DictReader(gpufit(*words, "--format", "csv").stdout.splitlines()))
+    assert {"symbol", "name", "value", "unit", "formula", "substitution", "origin"} <= set(rows[0])
+    assert len({r["symbol"] for r in rows}) == len(rows) > 10
+    for row in rows:
+        assert bool(row["formula"]) != bool(row["origin"])
+        if row["formula"]:
+            assert calculate(row["substitution"]) == calculate(row["value"]), row["symbol"]
+    table = gpufit(*words, "--format", "markdown").stdout.splitlines()
+    assert len(table) == len(rows) + 2
+    assert all(line.startswith("| ") for line in table)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--gpu", "h100", "--context", "4k"), "error: --gpu, --context need a model"),
+        (("--weights", "int4"), "error: --weights needs a model"),
+        (("--format", "csv"), "error: the method in general is a text without rows"),
+        (("gemma-3-27b", "--step", "C"), "error: C needs --gpu"),
+        (("gemma-3-27b", "--engine", "vllm", "--step", "N_b"), "error: N_b needs --gpu"),
+    ],
+)
+def test_explain_drops_nothing(words: tuple[str, ...], said: str) -> None:
+    """What explain cannot use is a usage error that names it, never dropped."""
+    ended = gpufit("explain", *words)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(said)
+
+
+def test_unknown_steps_list_steps_and_facts() -> None:
+    """A step that no derivation has is answered with all that there are, facts among them."""
+    hint = gpufit("explain", "gemma-3-27b", "--step", "XQZ").stderr.splitlines()[1]
+    steps, facts = hint.split("; the facts ")
+    assert "k_full" in steps
+    assert "n_kv" in facts.split(", ")
+
+
+def test_debug_is_in_the_help() -> None:
+    """--debug, which a fault's hint names, is listed."""
+    assert re.search(r"^  --debug  ", gpufit("--help").stdout, re.MULTILINE)
+
+
+def test_errors_wrap_on_a_terminal_only() -> None:
+    """An error is one line for a pipe, so that scripts can read it, and broken at words for a terminal."""
+    words = ("explain", "gemma-3-27b", "--step", "XQZ")
+    piped = gpufit(*words).stderr.splitlines()
+    assert len(piped) == 2
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "gpufit", *words]
+    subprocess.run(command, stderr=slave, check=False, env=os.environ | {"COLUMNS": "60", "NO_COLOR": "1"})
+    os.close(slave)
+    shown = os.read(master, 10_000).decode().splitlines()
+    os.close(master)
+    assert max(map(len, shown)) <= 60
+    assert " ".join(shown) == " ".join(piped)

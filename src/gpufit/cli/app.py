@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated
@@ -12,6 +14,7 @@ from typing import Annotated
 import typer
 
 from gpufit._version import __version__
+from gpufit.cli import options as o
 from gpufit.errors import GpufitError
 
 HELP = """Which language models fit on your GPUs, in what format, how many sequences at once, and why.
@@ -39,8 +42,9 @@ def _version(wanted: bool) -> None:
 
 def _common(
     version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)] = False,
+    debug: o.Debug = False,
 ) -> None:
-    """What every command shares."""
+    """What every command shares; --debug is read before the words are parsed, wherever it stands."""
 
 
 def application(words: Sequence[str] = ()) -> typer.Typer:
@@ -121,10 +125,18 @@ def _say(message: str, hint: str, code: int, wants_json: bool) -> int:
             file=sys.stderr,
         )
         return code
-    print(f"error: {message}", file=sys.stderr)
+    _err(f"error: {message}")
     if hint:
-        print(f"hint: {hint}", file=sys.stderr)
+        _err(f"hint: {hint}")
     return code
+
+
+def _err(text: str) -> None:
+    """One sentence on stderr: broken at words where a terminal ends, on one line for a pipe or a file."""
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        text = "\n".join(textwrap.fill(t, max(20, width), break_long_words=False, break_on_hyphens=False) for t in text.split("\n"))
+    print(text, file=sys.stderr)
 
 
 if __name__ == "__main__":

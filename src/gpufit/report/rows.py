@@ -5,9 +5,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
+from gpufit.derivation import number_text
 from gpufit.sizing.cost import CacheCost
 from gpufit.sizing.question import Answer
+
+if TYPE_CHECKING:
+    from gpufit.derivation import Step
 
 Cell = str | int | None
 Row = dict[str, Cell]
@@ -59,6 +64,23 @@ def kv_rows(costs: Iterable[CacheCost]) -> list[Row]:
     return rows
 
 
+def step_rows(steps: Iterable[Step]) -> list[Row]:
+    """One row per step of a derivation, in its order; a fraction that does not end is the quotient of two whole numbers."""
+    return [
+        {
+            "symbol": s.symbol,
+            "name": s.name,
+            "value": s.value if isinstance(s.value, int) else number_text(s.value).strip("()").replace(" ", ""),
+            "unit": s.unit,
+            "formula": s.formula or None,
+            "substitution": s.substitution or None,
+            "origin": s.origin or None,
+            "note": s.note or None,
+        }
+        for s in steps
+    ]
+
+
 def written(rows: Sequence[Row], format: str) -> str:
     """The rows as `csv` or `markdown`, with a header; an unknown cell is empty."""
     if not rows:
@@ -70,7 +92,8 @@ def written(rows: Sequence[Row], format: str) -> str:
         out.writeheader()
         out.writerows(rows)
         return text.getvalue()
-    numeric = [all(isinstance(r[h], int) or r[h] is None for r in rows) for h in head]
+    known = [[r[h] for r in rows if r[h] is not None] for h in head]
+    numeric = [bool(column) and all(isinstance(v, int) for v in column) for column in known]
     lines = ["| " + " | ".join(head) + " |", "| " + " | ".join("---:" if n else "---" for n in numeric) + " |"]
     lines += ["| " + " | ".join(_cell(r[h]) for h in head) + " |" for r in rows]
     return "\n".join(lines) + "\n"

@@ -75,7 +75,8 @@ def one_step(all_steps: tuple[Step, ...], name: str) -> tuple[Step, ...]:
     wanted = by_id.get(name) or next((s for s in all_steps if s.name == name), None)
     if wanted is None:
         near = difflib.get_close_matches(name, by_id, n=3, cutoff=0.4)
-        listed = ", ".join(near or [s.id for s in all_steps if not s.is_fact])
-        raise UsageError(f"no step {name!r} in this derivation", hint=f"{'did you mean' if near else 'the steps are'} {listed}")
+        steps_named, facts = (", ".join(s.id for s in all_steps if s.is_fact is kind) for kind in (False, True))
+        hint = f"did you mean {', '.join(near)}" if near else f"the steps are {steps_named}; the facts {facts}"
+        raise UsageError(f"no step {name!r} in this derivation", hint=hint)
     parents = [by_id[i] for i in wanted.inputs]
     return (*[replace(p) for p in parents], wanted)
