@@ -12,7 +12,7 @@ from gpufit.hardware import Hardware
 from gpufit.model import Model
 from gpufit.quantity import Q
 from gpufit.report.bars import bar, legend
-from gpufit.report.command import serve_line
+from gpufit.report.command import Named, serve_line
 from gpufit.report.console import console, heading, model_heading, print_rows, table, width_of
 from gpufit.report.units import gib, kib, memory, params, plural
 from gpufit.sizing.question import Answer
@@ -47,6 +47,7 @@ def print_fit(
     whole_catalogue: bool,
     others: Sequence[Answer] = (),
     notes: Sequence[str] = (),
+    named: Named | None = None,
 ) -> None:
     """The answers, largest model first in a list, or one model in full."""
     out = console()
@@ -58,7 +59,7 @@ def print_fit(
         out.print(f"note: {note}")
     out.print()
     if len(answers) == 1 and not whole_catalogue:
-        _one(out, answers[0], others)
+        _one(out, answers[0], others, named)
     else:
         _list(out, answers, hardware, workload, engine)
     out.print()
@@ -224,7 +225,7 @@ def _common_warnings(out: Console, answers: Sequence[Answer]) -> None:
         out.print(f"note: {warning} ({shown})", style="dim")
 
 
-def _one(out: Console, a: Answer, others: Sequence[Answer]) -> None:
+def _one(out: Console, a: Answer, others: Sequence[Answer], named: Named | None) -> None:
     model, c, p = a.question.model, a.capacity, a.placement
     active = f", {params(model.active_params)} active per token" if model.active_params is not None and _sparse(a) else ""
     vision = f", {params(model.vision_params)} of them in towers" if model.vision_params is not None else ""
@@ -289,7 +290,7 @@ def _one(out: Console, a: Answer, others: Sequence[Answer]) -> None:
             if other.capacity is not None:
                 rows.add_row(placement_text(other), *_counts(other))
         out.print(rows)
-    line = serve_line(a)
+    line = serve_line(a, named)
     if line is not None and not line.words:
         out.print()
         out.print(line.note)
