@@ -11,7 +11,7 @@ from gpufit.engines.vllm.constants import Constants
 from gpufit.engines.vllm.defaults import Batch, batch, cache_dtype, hybrid_manager, prefix_caching
 from gpufit.engines.vllm.groups import Group, NoGroups, bytes_per_block, grouped
 from gpufit.engines.vllm.layers import Layers, layers_of
-from gpufit.engines.vllm.refusals import Refused, refusals
+from gpufit.engines.vllm.refusals import Refused, batch_refusals, refusals
 from gpufit.engines.vllm.settings import VllmSettings
 from gpufit.engines.vllm.situation import Setting, Unserved
 from gpufit.engines.vllm.traits import UNKNOWN, Traits, device_of, traits_of
@@ -113,6 +113,9 @@ def plan_cache(
     except (Unserved, NoGroups) as error:
         return NoPlan(refusals=(Refused(reason=str(error)),))
     made = batch(model, gpu, settings, constants, traits, context)
+    short = batch_refusals(int(made.tokens), int(made.sequences), int(context), chunked=settings.chunked_prefill is not False)
+    if short:
+        return NoPlan(refusals=short)
     terms = Admission(
         in_flight=made.in_flight,
         encoder=made.tokens * _PER_SEQUENCE,
@@ -254,13 +257,13 @@ def _notes(model: Model, constants: Constants, traits: Traits, layers: Layers) -
     notes = []
     if ASSUMED.name in layers.backends:
         notes.append(
-            "vLLM's attention backends on this device are not known: blocks of 16 tokens are assumed, as on every CUDA device"
+            "vLLM's attention backends on this device are not known: blocks of 16 tokens are assumed, as on CUDA devices"
         )
     if layers.packed and not constants.flag("packed_groups"):
         notes.append(f"vLLM {constants.version} grouped this model's caches otherwise: expect a few percent more tokens")
     if not model.published.signed:
         notes.append(
-            "the checkpoint's quantisation names no quantiser, so vLLM takes it for a plain checkpoint with a 16-bit cache"
+            "the checkpoint's quantisation names no quantiser, so vLLM takes it for a plain one: weights and default cache at 16 bit"
         )
     if constants.version.removeprefix("v").split(".")[:2] != ["0", "33"]:
         notes.append(f"attention backends and their block sizes are those of vLLM 0.33, applied to {constants.version}")

@@ -41,6 +41,18 @@ def refusals(model: Model, settings: VllmSettings, constants: Constants, traits:
     return tuple(found)
 
 
+def batch_refusals(tokens: int, sequences: int, context: int, *, chunked: bool) -> tuple[Refused, ...]:
+    """Batches that the scheduler refuses (config/scheduler.py verify_max_model_len): each sequence needs a token, a whole prompt all."""
+    option = "--max-num-batched-tokens"
+    found = []
+    if tokens < sequences:
+        found.append(Refused(reason=f"{tokens:,} tokens in one batch are fewer than its {sequences:,} sequences", option=option))
+    if not chunked and tokens < context:
+        reason = f"{tokens:,} tokens in one batch are fewer than the {context:,} of a sequence without chunked prefill"
+        found.append(Refused(reason=reason, option=option))
+    return tuple(found)
+
+
 def _tensor(model: Model, settings: VllmSettings, constants: Constants, traits: Traits) -> list[Refused]:
     tp = int(settings.tp)
     option = "--tensor-parallel-size"
