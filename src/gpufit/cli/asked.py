@@ -34,7 +34,7 @@ def _value(text: str, metavar: str, *names: str) -> Any:
 
 @dataclass(kw_only=True)
 class Asked:
-    """What a sizing command was asked, as typed. Names follow vLLM's flags."""
+    """What a sizing command was asked, as typed. Names follow vLLM's flags; `typed` names the options that stood on the command line."""
 
     gpu: o.Gpus = None
     context: o.Context = None
@@ -67,6 +67,21 @@ class Asked:
     ] = None
     max_loras: Annotated[int | None, _value("vLLM: LoRA adapters held at once.", "N", "--max-loras")] = None
     max_lora_rank: Annotated[int | None, _value("vLLM: largest LoRA rank.", "N", "--max-lora-rank")] = None
+    no_enable_chunked_prefill: Annotated[
+        bool, _flag("vLLM: prompts are never split over batches.", "--no-enable-chunked-prefill")
+    ] = False
+    disable_hybrid_kv_cache_manager: Annotated[
+        bool, _flag("vLLM: one group of layers, all kept at full length.", "--disable-hybrid-kv-cache-manager")
+    ] = False
+    async_scheduling: Annotated[
+        bool | None, _flag("vLLM: schedule one batch ahead, or not.", "--async-scheduling/--no-async-scheduling")
+    ] = None
+    mamba_cache_dtype: Annotated[
+        str | None, _value("vLLM: dtype of recurrent states: auto, float32, float16, bfloat16.", "DTYPE", "--mamba-cache-dtype")
+    ] = None
+    mamba_ssm_cache_dtype: Annotated[
+        str | None, _value("vLLM: the same, without the convolution's.", "DTYPE", "--mamba-ssm-cache-dtype")
+    ] = None
     language_model_only: Annotated[bool, _flag("vLLM: do not load vision and audio towers.", "--language-model-only")] = False
     overhead_gib: Annotated[
         str | None, _value("vLLM: activations, graphs and runner state in GiB, in place of the estimate.", "GIB", "--overhead-gib")
@@ -76,6 +91,7 @@ class Asked:
     offline: o.Offline = False
     assume_dense: o.AssumeDense = False
     exact: o.Exact = False
+    typed: frozenset[str] = dataclasses.field(default=frozenset())
 
     def output(self) -> o.Format:
         """How the answer is written."""
@@ -154,7 +170,7 @@ class Asked:
 _SHARED = frozenset(
     """
     gpu context weights kv_cache_dtype gpu_memory_utilization tensor_parallel_size pipeline_parallel_size min_concurrency engine
-    as_json format offline assume_dense exact
+    as_json format offline assume_dense exact typed
     """.split()
 )
 """Options that mean something under every engine."""
@@ -167,16 +183,21 @@ def asks(command: Callable[..., int | None]) -> Callable[..., int | None]:
     options = [
         inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=hints[f.name])
         for f in dataclasses.fields(Asked)
+        if f.name != "typed"
     ]
     names = [p.name for p in options]
 
     @wraps(command)
     def wrapped(**given: Any) -> int | None:
-        asked = Asked(**{n: given.pop(n) for n in names})
+        context = given.pop("context_of_command")
+        sources = {n: context.get_parameter_source(n) for n in names}
+        typed = frozenset(n for n, source in sources.items() if source is not None and source.name == "COMMANDLINE")
+        asked = Asked(**{n: given.pop(n) for n in names}, typed=typed)
         return command(asked=asked, **given)
 
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own[:1]] + options
     parameters += [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own[1:]]
+    parameters.append(inspect.Parameter("context_of_command", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
     wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
     return wrapped

@@ -37,23 +37,33 @@ def command(
     from gpufit.sizing.search import answer
 
     said: tuple[str, ...] = ()
-    if models and models[0] in ("vllm", "trtllm-serve", "python", "python3"):
-        from gpufit.cli.serve_line import pasted
+    line = None
+    if models:
+        from gpufit.cli.serve_line import advised, line_of, pasted, quantization_note
 
-        line = pasted(asked, models)
-        asked, models, said = line.asked, [line.model], line.notes
+        words = line_of(models)
+        if words is not None:
+            line = pasted(asked, words)
+            asked, models, said = line.asked, [line.model], line.notes
     chosen = asked.output()
     workload, engine = asked.workload(), asked.policy()
     hardware = asked.hardware()
     named = models_named(models, offline=asked.offline, assume_dense=asked.assume_dense, exact=asked.exact)
+    if line is not None:
+        said += quantization_note(line, named[0])
     answers = [with_changes(answer(asked.question(model, hardware, workload, engine))) for model in named]
     too_long = [a for a in answers if a.context_too_long]
     if models and len(too_long) == len(answers):
         limits = ", ".join(f"{a.question.model.slug} {int(a.question.model.max_context or 0):,}" for a in too_long)
+        option, cure = "--context", "--context max takes the limit itself"
+        if line is not None:
+            option, cure = "--max-model-len", "a line without it takes the limit itself"
         raise UsageError(
-            f"--context {asked.context} is beyond the model's own limit",
-            hint=f"at most {limits} tokens; --context max takes the limit itself",
+            f"{option} {asked.context} is beyond the model's own limit",
+            hint=f"at most {limits} tokens; {cure}",
         )
+    if line is not None:
+        answers = [advised(a) for a in answers]
     if chosen is o.Format.JSON:
         from gpufit.report.result import fit_result, to_json
 
@@ -62,7 +72,13 @@ def command(
         from gpufit.report.fit_table import print_fit
 
         others = other_placements(answers[0]) if len(answers) == 1 else ()
-        print_fit(answers, hardware, workload, engine, whole_catalogue=not models, others=others, notes=said)
+        loads = None
+        if models and len(models) == 1:
+            from gpufit.report.command import named_as
+            from gpufit.sources.catalogue import find_model
+
+            loads = named_as(models[0], of_catalogue=find_model(models[0]) is not None)
+        print_fit(answers, hardware, workload, engine, whole_catalogue=not models, others=others, notes=said, named=loads)
     else:
         from gpufit.report.rows import fit_rows, written
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _SHORT = {"bf16": "bfloat16", "fp16": "float16", "half": "float16"}
 _DEFAULT_LORAS, _DEFAULT_RANK = 1, 16
+_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+_STATE_DTYPES = ("float32", "float16", "bfloat16")
 
 
 def cache_dtype(text: str) -> str | None:
@@ -41,6 +43,7 @@ def cache_dtype(text: str) -> str | None:
 def vllm_policy(asked: Asked, version: str | None) -> Vllm:
     """The policy for what was typed; `UsageError` names an option that has no meaning."""
     method, tokens = _speculation(asked.speculative_config)
+    _batches(asked)
     settings = vllm_settings(
         expert_parallel=asked.enable_expert_parallel,
         decode_context_parallel=o.positive(asked.decode_context_parallel_size, "--decode-context-parallel-size"),
@@ -52,6 +55,11 @@ def vllm_policy(asked: Asked, version: str | None) -> Vllm:
         speculative_method=method,
         speculative_tokens=tokens,
         language_model_only=asked.language_model_only,
+        chunked_prefill=False if asked.no_enable_chunked_prefill else None,
+        hybrid_manager=False if asked.disable_hybrid_kv_cache_manager else None,
+        async_scheduling=asked.async_scheduling,
+        mamba_cache_dtype=_state_dtype(asked.mamba_cache_dtype, "--mamba-cache-dtype"),
+        mamba_ssm_cache_dtype=_state_dtype(asked.mamba_ssm_cache_dtype, "--mamba-ssm-cache-dtype"),
     )
     return Vllm(
         constants=Constants(version=version or NEWEST, rows=engine_rows("vllm")),
@@ -60,6 +68,26 @@ def vllm_policy(asked: Asked, version: str | None) -> Vllm:
         eager=asked.enforce_eager,
         loras=_loras(asked),
     )
+
+
+def _batches(asked: Asked) -> None:
+    """A batch holds at least one token of each of its sequences (config/scheduler.py verify_max_model_len)."""
+    tokens, sequences = asked.max_num_batched_tokens, asked.max_num_seqs
+    if tokens is not None and sequences is not None and tokens < sequences:
+        raise UsageError(
+            f"--max-num-batched-tokens {tokens} is below --max-num-seqs {sequences}, which vLLM refuses",
+            hint=f"--max-num-batched-tokens from {sequences}, or --max-num-seqs up to {tokens}",
+        )
+
+
+def _state_dtype(text: str | None, option: str) -> str | None:
+    """The dtype of recurrent states by vLLM's name; None for `auto`."""
+    if text is None or text.strip().lower() == "auto":
+        return None
+    word = {"fp32": "float32", **_SHORT}.get(text.strip().lower(), text.strip().lower())
+    if word not in _STATE_DTYPES:
+        raise UsageError(f"{option} {text!r} is not known", hint=f"vLLM takes auto, {', '.join(_STATE_DTYPES)}")
+    return word
 
 
 def _overhead(text: str | None) -> Q | None:
@@ -75,6 +103,11 @@ def _overhead(text: str | None) -> Q | None:
 def _loras(asked: Asked) -> Loras | None:
     if asked.max_loras is None and asked.max_lora_rank is None:
         return None
+    if asked.max_lora_rank is not None and asked.max_lora_rank not in _RANKS:
+        # config/lora.py, MaxLoRARanks.
+        raise UsageError(
+            f"--max-lora-rank {asked.max_lora_rank} is no rank that vLLM takes", hint=f"one of {', '.join(map(str, _RANKS))}"
+        )
 
     def number(value: int | None, default: int, option: str, symbol: str, name: str) -> Q:
         chosen = o.positive(value, option)

@@ -8,32 +8,23 @@ from dataclasses import dataclass, field, replace
 from gpufit.engines.arithmetic import WHOLE, sequence_bytes
 from gpufit.engines.base import Capacity, LedgerLine, WeightChoice
 from gpufit.engines.vllm.constants import Constants
-from gpufit.engines.vllm.loaded import load_extras
-from gpufit.engines.vllm.lora import Loras, lora_bytes
+from gpufit.engines.vllm.gpu_weights import Checkpoint, GpuWeights, checkpoint_seen, gpu_weights, loading_remarks
+from gpufit.engines.vllm.lora import Loras
 from gpufit.engines.vllm.overhead import Overhead, estimated, stated
 from gpufit.engines.vllm.plan import CachePlan, NoPlan, plan_cache
 from gpufit.engines.vllm.refusals import Refused, checkpoint_refusals, gguf_refusal
+from gpufit.engines.vllm.remarks import remarks, warnings
 from gpufit.engines.vllm.settings import VllmSettings
-from gpufit.engines.vllm.specs import WINDOWED
 from gpufit.engines.vllm.stage_parts import Stage
 from gpufit.engines.vllm.weight_shards import Spread
-from gpufit.engines.vllm.weights import draft_weights_on_rank, weights_on_rank
+from gpufit.engines.vllm.weights import recognised
 from gpufit.errors import GpufitError
-from gpufit.formats.asked import recipe_for
 from gpufit.formats.cache import CACHE_FORMATS, CacheFormat, engine_format
 from gpufit.hardware import Gpu
 from gpufit.model import Model
 from gpufit.placement import Placement, Refusal, stages
 from gpufit.quantity import BYTE, NUMBER, SEQUENCE, Q, ceil, ceil_div, fact, floor
 from gpufit.workload import Workload
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Loaded:
-    """Weights of one rank: as `created` for loading, and `held` once loaded with drafts, adapters and tables (B)."""
-
-    created: Q
-    held: Q
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +66,14 @@ class Vllm:
             said.append("--enforce-eager")
         if f.prefix_caching is False:
             said.append("--no-enable-prefix-caching")
+        if f.chunked_prefill is False:
+            said.append("--no-enable-chunked-prefill")
+        if f.hybrid_manager is False:
+            said.append("--disable-hybrid-kv-cache-manager")
+        if f.async_scheduling is not None:
+            said.append("--async-scheduling" if f.async_scheduling else "--no-async-scheduling")
+        states = {"--mamba-cache-dtype": f.mamba_cache_dtype, "--mamba-ssm-cache-dtype": f.mamba_ssm_cache_dtype}
+        said += [f"{flag} {dtype}" for flag, dtype in states.items() if dtype is not None]
         if f.speculative_method and f.speculative_tokens is not None:
             draft = f'{{"method": "{f.speculative_method}", "num_speculative_tokens": {int(f.speculative_tokens)}}}'
             said.append(f"--speculative-config '{draft}'")
@@ -86,9 +85,9 @@ class Vllm:
 
     def cache_format(self, model: Model, asked: str | None) -> CacheFormat:
         """What a sequence's own elements take in this dtype; what the engine reserves comes from its plan."""
-        declared = model.published.kv_cache_dtype
+        declared = model.published.kv_cache_dtype if recognised(model) else None
         chosen = asked or (declared if declared not in (None, "auto") else None)
-        if chosen is None:
+        if chosen is None or self.constants.listed("plain_cache_families", model.family):
             return CACHE_FORMATS["fp16" if model.dtype == "fp16" else "bf16"]
         return engine_format(chosen)
 
@@ -146,7 +145,9 @@ class Vllm:
             expert_parallel=settings.expert_parallel,
             capability=int((gpu.compute_capability or "9.0").replace(".", "")),
         )
-        loaded = tuple(self._weights(model, weights, spread, stage, settings) for stage in _stages(model, settings))
+        seen = checkpoint_seen(model, weights)
+        model = seen.model
+        loaded = tuple(gpu_weights(seen, spread, stage, settings, self.loras, self.constants) for stage in _stages(model, settings))
         held = tuple(one.held for one in loaded)
         # The plan is made twice: batches and groups, which the overhead needs, do not depend on the memory left.
         draft = plan_cache(model, gpu, settings, requested, constants=self.constants)
@@ -169,9 +170,8 @@ class Vllm:
             plan, blocks = made, made.num_blocks
         tightest = _tightest(plan, left, blocks)
         return self._capacity(
-            model,
+            seen,
             gpu,
-            weights,
             context,
             cache,
             plan,
@@ -185,19 +185,6 @@ class Vllm:
             None if len(left) == 1 else stages(int(model.num_layers), len(left))[tightest],
         )
 
-    def _weights(self, model: Model, weights: WeightChoice, spread: Spread, stage: Stage, settings: VllmSettings) -> _Loaded:
-        recipe = weights.recipe or recipe_for(weights.format, model)
-        created = weights_on_rank(model, recipe, spread, stage).created
-        terms = [created, *load_extras(model, recipe, spread, stage, self.constants)]
-        if settings.speculative_method == "mtp" and stage.last:
-            terms.append(draft_weights_on_rank(model, recipe, spread))
-        if self.loras is not None:
-            terms.append(lora_bytes(model, self.loras, spread, stage))
-        held = terms[0]
-        for term in terms[1:]:
-            held = held + term
-        return _Loaded(created=created, held=held.as_step("W_g", "weights on one GPU, once loaded"))
-
     def _overhead(self, model: Model, plan: CachePlan, tp: Q) -> Overhead:
         if self.overhead is not None:
             return stated(self.overhead)
@@ -205,22 +192,21 @@ class Vllm:
 
     def _capacity(
         self,
-        model: Model,
+        seen: Checkpoint,
         gpu: Gpu,
-        weights: WeightChoice,
         context: Q,
         cache: CacheFormat,
         plan: CachePlan,
         blocks: Q | None,
         requested: Q,
-        loaded: _Loaded,
+        loaded: GpuWeights,
         overhead: Overhead,
         left: Q,
         spread: Spread,
         settings: VllmSettings,
         layers: range | None,
     ) -> Capacity:
-        held = loaded.held
+        model, weights, held = seen.model, seen.weights, loaded.held
         needed = sequence_bytes(model, _context_here(context, settings), spread.tp, cache, layers)
         reserved = (plan.blocks_per_request * plan.bytes_per_block).as_step(
             "S_v", "cache that vLLM reserves for one sequence on one GPU"
@@ -282,34 +268,12 @@ class Vllm:
                 LedgerLine(name="outside the budget", bytes=gpu.memory - requested),
             ),
             details=details,
-            warnings=_warnings(gpu, plan, overhead),
-            remarks=_remarks(plan, needed, reserved, overhead, each),
+            warnings=warnings(gpu, plan, overhead, weights.format, cache),
+            remarks=(
+                *loading_remarks(loaded, seen),
+                *remarks(model, plan, needed, reserved, overhead, each, cache, self.constants),
+            ),
         )
-
-
-def _warnings(gpu: Gpu, plan: CachePlan, overhead: Overhead) -> tuple[str, ...]:
-    said = list(plan.notes)
-    if gpu.allocator_total is None:
-        said.append(
-            f"what CUDA reports as the total of {gpu.name} was not seen: nvidia-smi's is used, vLLM's own is 0.3 to 3% lower"
-        )
-    if not overhead.stated:
-        said.append("overhead beside weights and cache is modelled, not exact: --overhead-gib replaces it")
-    return tuple(said)
-
-
-def _remarks(plan: CachePlan, needed: Q, reserved: Q, overhead: Overhead, sequences: Q) -> tuple[str, ...]:
-    said = []
-    if not overhead.stated:
-        low, likely, high = (int(o) / 2**30 for o in (overhead.low, overhead.likely, overhead.high))
-        said.append(f"overhead {likely:.1f} GiB, between {low:.1f} and {high:.1f}")
-    if int(reserved) > int(needed) * 105 // 100:
-        windowed = any(s.kind in WINDOWED for g in plan.groups for s in g.specs)
-        cure = ": tokens in flight count for every window, --max-num-batched-tokens closes the gap" if windowed else ""
-        said.append(f"vLLM reserves {int(reserved) / max(1, int(needed)):.1f} times what a sequence needs{cure}")
-    if int(sequences) > int(plan.batch.sequences):
-        said.append(f"the scheduler runs at most {int(plan.batch.sequences):,} sequences at once: --max-num-seqs raises it")
-    return tuple(said)
 
 
 _ONE_RANK = fact(1, NUMBER, symbol="dp", name="data parallel degree", origin="default of --data-parallel-size")
