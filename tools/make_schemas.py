@@ -82,8 +82,9 @@ def named(command: str) -> Schema:
 
 # -- what the objects share -----------------------------------------------------------------------------------------------------
 
+ACTIVE = "parameters that one token uses: all but the routed experts it does not visit, so all rows of the embeddings are counted"
 PARAMETERS = fields(
-    {"total": count("all parameters"), "active": unknown(count("parameters that one token uses"))},
+    {"total": count("all parameters"), "active": unknown(count(ACTIVE))},
     {"vision": unknown(count("parameters of towers and projectors, inside the total"))},
     "counts of the model's parameters",
 )
@@ -148,6 +149,13 @@ QUESTION = fields(
     },
     {
         "kv_cache_dtype": text("the cache dtype asked for"),
+        "weights": unknown(text("the weight format asked for, auto, or published")),
+        "tensor_parallel": unknown(count("the tensor parallel degree asked for; null where the placement rule chooses")),
+        "pipeline_parallel": unknown(count("the pipeline stages asked for; null where the placement rule chooses")),
+        "data_parallel": unknown(count("the data parallel ranks asked for; null for one")),
+        "max_num_seqs": unknown(count("sequences in one batch asked for; null where the engine chooses")),
+        "max_num_batched_tokens": unknown(count("tokens in one batch asked for; null where the engine chooses")),
+        "engine_flags": lines("further flags of the engine that were given, as it takes them"),
         "min_concurrency": count("what the placement rule wants one replica to hold"),
         "notes": lines("what a pasted command line was taken to mean"),
     },
@@ -309,7 +317,7 @@ CATALOGUE = fields(
                     "name": text("name"),
                     "aliases": lines("other names"),
                     "parameters": count("all parameters"),
-                    "active_parameters": count("parameters that one token uses"),
+                    "active_parameters": count(ACTIVE),
                     "vision_parameters": unknown(count("parameters of towers and projectors")),
                     "published": text("format of the published checkpoint"),
                     "source": text("where the config was seen"),

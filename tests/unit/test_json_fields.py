@@ -174,6 +174,29 @@ def test_outputs_validate(which: str, capsys: pytest.CaptureFixture[str]) -> Non
     checked(name, value)
 
 
+@pytest.mark.parametrize(
+    ("words", "fixed"),
+    [
+        ("", {"weights": "auto", "tensor_parallel": None, "pipeline_parallel": None, "data_parallel": None, "engine_flags": []}),
+        ("--weights fp8 --tp 2 --pp 1", {"weights": "fp8", "tensor_parallel": 2, "pipeline_parallel": 1, "max_num_seqs": None}),
+        (
+            "--engine vllm --dp 2 --max-num-seqs 64 --enforce-eager --block-size 32",
+            {
+                "data_parallel": 2,
+                "max_num_seqs": 64,
+                "max_num_batched_tokens": None,
+                "engine_flags": ["--block-size 32", "--enforce-eager"],
+            },
+        ),
+    ],
+)
+def test_the_question_tells_what_was_fixed(words: str, fixed: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """The question of a fit repeats each option that changes its answer; null where the placement rule or the engine chooses."""
+    value = printed(f"fit llama-3.1-8b --gpu h100-sxm:4 {words}", capsys)
+    checked("fit", value)
+    assert {name: value["question"][name] for name in fixed} == fixed
+
+
 @pytest.mark.parametrize("which", FAILURES)
 def test_errors_validate(which: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A failure with --json is one object on stderr that validates, with the exit code of the process, and stdout stays empty."""

@@ -48,11 +48,27 @@ def fit_result(
             "gpu_memory_utilization": plain(share.value),
             "engine": engine.name if engine.version is None else f"{engine.name}@{engine.version}",
             "kv_cache_dtype": workload.kv_cache_dtype or "auto",
+            **_fixed(answers, engine),
             "min_concurrency": workload.min_concurrency,
             "notes": list(notes),
         },
         "hardware": [_hardware(h) for h in hardware],
         "models": [_answer(a) for a in answers],
+    }
+
+
+def _fixed(answers: Sequence[Answer], engine: EnginePolicy) -> Json:
+    """What the question fixed beside the workload, the same for every model; null where the placement rule or the engine chooses."""
+    asked = answers[0].question if answers else None
+    flags = getattr(engine, "flags", None)
+    return {
+        "weights": asked.weights if asked is not None else None,
+        "tensor_parallel": asked.tensor_parallel if asked is not None else None,
+        "pipeline_parallel": asked.pipeline_parallel if asked is not None else None,
+        "data_parallel": asked.data_parallel if asked is not None else None,
+        "max_num_seqs": _int(getattr(flags, "max_num_seqs", None)),
+        "max_num_batched_tokens": _int(getattr(flags, "max_num_batched_tokens", None)),
+        "engine_flags": list(engine.serve_flags()),
     }
 
 
