@@ -66,15 +66,15 @@ def print_fit(
     plain = engine.version is None
     if any(a.fits and a.sequences is not None for a in answers):
         one = len(answers) == 1 and not whole_catalogue
-        out.print(floor_text("Each and Total" if not one else "The counts" if others else ""), style="dim")
+        out.print(floor_text("" if one else "Each and Total"), style="dim")
     if any(a.capacity is not None for a in answers):
         for line in (EXACT if plain else ENGINE_EXACT, LEFT_OUT if plain else ENGINE_LEFT_OUT):
             out.print(line, style="dim")
 
 
 def floor_text(columns: str) -> str:
-    """What the counts are, by their names in the view; empty for the one count of a single model."""
-    lead = f"{columns} count" if columns else "The number at once counts"
+    """What the counts are, by their names in the view; empty where they stand in sentences."""
+    lead = f"{columns} count" if columns else "Counted are"
     return f"{lead} sequences whose whole cache fits at the full context: a floor for real traffic, not a number of users."
 
 
