@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 from support import gpufit, gpufit_json
 
-from gpufit.report.command import Named, named_as
+from gpufit.cli.asked import Asked
+from gpufit.report.command import Named, named_as, vllm_serve
+from gpufit.sizing.search import answer
+from gpufit.sources.catalogue import find_model
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 
@@ -94,6 +97,18 @@ def test_replicas_share_neither_gpus_nor_port() -> None:
     assert "CUDA_VISIBLE_DEVICES" not in one
 
 
+def test_a_printed_line_with_gpus_and_port_pastes_back() -> None:
+    """The line of the first replica, variable and port included, gives the answer that it was printed with."""
+    words = ("llama-3.1-8b", "--gpu", "h100-sxm:4", "--tp", "1", "--engine", "vllm")
+    line = line_words(*words)
+    assert line[0] == "CUDA_VISIBLE_DEVICES=0"
+    again = pasted(*line, before=("--gpu", "h100-sxm:4"))["models"][0]
+    first = gpufit_json("fit", *words)["models"][0]
+    assert {k: again[k] for k in ("weights", "placement", "kv_cache", "concurrency", "engine")} == {
+        k: first[k] for k in ("weights", "placement", "kv_cache", "concurrency", "engine")
+    }
+
+
 def test_more_sequences_than_a_default_batch_has_tokens() -> None:
     """vLLM refuses fewer tokens in a batch than sequences, so a line with thousands of sequences names the tokens too."""
     found = line_words("llama-3.2-1b", "--gpu", "h200-sxm", "--context", "512")
@@ -127,6 +142,8 @@ def test_what_is_on_disk_is_served_from_there(tmp_path: Path) -> None:
         assert found[:3] == ["vllm", "serve", str(folder)]
     ended = gpufit("fit", "-", "--gpu", "h100-sxm", stdin=json.dumps(CONFIG))
     assert "vllm serve YOUR-CHECKPOINT " in ended.stdout
+    ended = gpufit("fit", "-", "--gpu", "h100-sxm", "--weights", "int4", stdin=json.dumps(CONFIG))
+    assert "vllm serve YOUR-INT4-CHECKPOINT " in ended.stdout
 
 
 def test_a_revision_is_kept() -> None:
@@ -135,6 +152,11 @@ def test_a_revision_is_kept() -> None:
     assert named_as("https://huggingface.co/org/name/tree/abc123", of_catalogue=False) == Named(revision="abc123")
     assert named_as("org/name", of_catalogue=False) == Named()
     assert named_as("llama-3.1-8b", of_catalogue=True) == Named()
+    asked = Asked(gpu=["h100-sxm"])
+    model = find_model("llama-3.1-8b")
+    assert model is not None
+    found = answer(asked.question(model, asked.hardware(), asked.workload(), asked.policy()))
+    assert vllm_serve(found, Named(revision="v1.0"))[:2] == (f"vllm serve {LLAMA}", "--revision v1.0")
 
 
 def test_advice_for_a_pasted_line_is_in_its_own_flags() -> None:
@@ -217,12 +239,14 @@ def test_variables_are_named() -> None:
         ("trtllm-serve", LLAMA),
         ("python", "-m", "sglang.launch_server", "--model-path", LLAMA),
         ("vllm", "bench", LLAMA),
+        ("uv", "run", "vllm", "serve", LLAMA),
     ],
 )
 def test_other_beginnings_are_refused(line: tuple[str, ...]) -> None:
     """A line of another server or tool ends with 2 and says which lines are understood."""
     ended = gpufit("fit", "--gpu", "h100-sxm", "--", *line)
     assert ended.returncode == 2, ended.stdout + ended.stderr
+    assert "a line that begins with" in ended.stderr
     assert "vllm serve MODEL" in ended.stderr
 
 

@@ -93,6 +93,10 @@ _REFUSED = {
 }
 _JSON = ("--speculative-config", "--hf-overrides")
 _STARTS = ("vllm", "python", "python3")
+_OTHER_STARTS = frozenset(
+    "docker podman nerdctl kubectl trtllm-serve sglang llama-server ollama uv uvx poetry conda sudo nohup exec time srun mpirun ray".split()
+)
+"""Beginnings that no model is named like, so that the words are a line which is not understood."""
 UNDERSTOOD = "vllm serve MODEL ..., and python -m vllm.entrypoints.openai.api_server --model MODEL ..., are understood"
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _CONTINUED = re.compile(r"[\\^`][ \t]*\r?\n")
@@ -139,19 +143,13 @@ def line_of(words: list[str]) -> list[str] | None:
         return None
     if words[0] == "env" or _VARIABLE.fullmatch(words[0]) or Path(words[0]).name in _STARTS:
         return words
+    if words[0] in _OTHER_STARTS:
+        return words
     for at, word in enumerate(words[1:], start=1):
         if (word == "vllm" and words[at + 1 : at + 2] == ["serve"]) or (word in _STARTS and words[at + 1 : at + 2] == ["-m"]):
             raise _two(words[0])
     # What begins with a dash can only come after `--`, where no model's name does; "-" is a config on stdin.
-    if any(w.startswith("-") and w != "-" for w in words) or words[0] in (
-        "docker",
-        "podman",
-        "trtllm-serve",
-        "sglang",
-        "llama-server",
-    ):
-        return words
-    return None
+    return words if any(w.startswith("-") and w != "-" for w in words) else None
 
 
 def _begins(text: str) -> bool:

@@ -199,9 +199,10 @@ def _cache(answer: Answer, c: Capacity) -> str:
 def _name(answer: Answer, c: Capacity, named: Named) -> str:
     """What the server loads: the published checkpoint, or a placeholder where the sized format is not its own."""
     model = answer.question.model
+    other = not c.weights.published and not c.weights.cast
     if named.path == _STDIN:
-        return _STDIN
-    if not c.weights.published and not c.weights.cast:
+        return f"YOUR-{c.weights.format.upper()}-CHECKPOINT" if other else _STDIN
+    if other:
         last = re.split(r"[/\\]", named.path or model.id)[-1] or "CHECKPOINT"
         return shlex.quote(f"YOUR-{c.weights.format.upper()}-CHECKPOINT-OF/{last}")
     return shlex.quote(named.path or model.id)
