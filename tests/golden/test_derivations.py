@@ -120,3 +120,12 @@ def test_facts_have_origins_and_symbols_are_unique() -> None:
             assert step.symbol not in seen
             assert set(step.inputs) <= seen
             seen.add(step.symbol)
+
+
+@pytest.mark.parametrize("slug", ["deepseek-v3", "gpt-oss-120b", "kimi-k3"])
+def test_layers_of_a_checkpoint_have_a_source(slug: str) -> None:
+    """No formula of a published checkpoint's bytes begins with a bare count of layers: it is the model's own or a fact of its parts."""
+    parts = [s for s in library.explain(slug, context=1024) if s.symbol.startswith("W_")]
+    assert len(parts) > 5
+    assert [s.symbol for s in parts if re.match(r"\d+ \* ", s.formula)] == []
+    assert any(s.formula.startswith("L * ") for s in parts)

@@ -6,22 +6,36 @@ import re
 from functools import lru_cache
 
 from gpufit.formats.tensor import PLAIN, TensorFormat
-from gpufit.model import Model, Recipe, WeightPart
-from gpufit.quantity import Q, total
+from gpufit.model import TOWERS, Model, Recipe, WeightPart
+from gpufit.quantity import NUMBER, Q, fact, total
 
 
-def part_bytes(part: WeightPart, recipe: Recipe) -> Q:
+def part_bytes(model: Model, part: WeightPart, recipe: Recipe) -> Q:
     """Bytes of one part in all its layers and copies, one step for each format that it has."""
-    return total(_one_format(part, chosen, layers) for chosen, layers in recipe.stored(part))
+    return total(_one_format(model, part, chosen, layers) for chosen, layers in recipe.stored(part))
 
 
-def _one_format(part: WeightPart, chosen: TensorFormat, layers: int) -> Q:
+def _one_format(model: Model, part: WeightPart, chosen: TensorFormat, layers: int) -> Q:
     size = chosen.tensor_bytes(part.rows, part.columns)
     if part.copies is not None:
         size = part.copies * size
     if part.layers:
-        size = layers * size
+        size = _layer_count(model, part, layers) * size
     return size.as_step(_symbol(part.name), f"{part.name}, {chosen.name}")
+
+
+def _layer_count(model: Model, part: WeightPart, layers: int) -> Q:
+    """How many layers have a part in one format: the model's own number where all do, else a fact of its weight parts."""
+    if part.role in TOWERS:
+        return _layers(model.slug, f"layers of the {part.role.value}", layers)
+    if layers == int(model.num_layers) and part.layers == tuple(range(layers)):
+        return model.num_layers
+    return _layers(model.slug, "layers that have such a part", layers)
+
+
+@lru_cache(maxsize=1024)
+def _layers(slug: str, name: str, count: int) -> Q:
+    return fact(count, NUMBER, symbol="L_w", name=name, origin=f"{slug}: its weight parts and their formats")
 
 
 @lru_cache(maxsize=1024)
@@ -36,9 +50,9 @@ def checkpoint_bytes(model: Model, recipe: Recipe, *, with_draft: bool) -> Q:
     and head that DeepSeek's layout repeats for each. Left out, since no config tells them: file headers, rotary buffers, a tied head stored
     twice.
     """
-    sizes = [part_bytes(p, recipe) for p in model.parts]
+    sizes = [part_bytes(model, p, recipe) for p in model.parts]
     if with_draft:
-        sizes += [part_bytes(p, recipe) for p in model.draft_parts]
+        sizes += [part_bytes(model, p, recipe) for p in model.draft_parts]
         tables = model.extras.get("draft_tables")
         if tables is not None:
             plain = PLAIN[model.dtype].bytes_per_element

@@ -98,7 +98,7 @@ def _gguf_weights(model: Model, mix: Mix) -> WeightChoice:
     from gpufit.formats.gguf_mixes import gguf_recipe
 
     recipe = gguf_recipe(mix.name, model)
-    size = total(part_bytes(p, recipe) for p in model.parts).as_step("W", f"weights in {mix.name}")
+    size = total(part_bytes(model, p, recipe) for p in model.parts).as_step("W", f"weights in {mix.name}")
     note = GGUF_NOTE
     if any(p.role in TOWERS for p in model.parts):
         note += "; towers at 16 bit, as an mmproj file has them"
