@@ -59,9 +59,12 @@ ALIASES: dict[str, str] = {
 }
 """Names that serving engines use, to the short ones."""
 
-# What one cached element takes under dtypes that only an engine has. Scales beside the elements are the engine's own to count: its plan
-# has them, the architecture's figure has not.
-_ENGINE = {"int8_per_token_head": "1", "fp8_per_token_head": "1", "int4_per_token_head": "0.5", "nvfp4": "0.5", "nvfp4_4over6": "0.5"}
+# What one cached element takes under dtypes that only an engine has. NVFP4's scales are a byte for 16 elements, whatever the head; where
+# scales stand once for a head their share depends on its width, and only the engine's plan counts them.
+_ENGINE = {
+    "int8_per_token_head": "1", "fp8_per_token_head": "1", "int4_per_token_head": "0.5", "nvfp4": "0.5625", "nvfp4_4over6": "0.5625",
+}  # fmt: skip
+_SCALED = ("nvfp4", "nvfp4_4over6")
 
 
 def engine_format(name: str) -> CacheFormat:
@@ -70,5 +73,6 @@ def engine_format(name: str) -> CacheFormat:
     if short in CACHE_FORMATS:
         return CACHE_FORMATS[short]
     size = _ENGINE.get(name) or ("0.5" if name.startswith(("turboquant", "ultraquant", "nvfp4")) else "1")
-    b = fact(size, BYTE_PER_TOKEN, symbol="b", name="bytes of one cached element, scales not counted", origin=f"cache dtype {name}")
+    counted = "with its share of a scale" if name in _SCALED else "scales not counted"
+    b = fact(size, BYTE_PER_TOKEN, symbol="b", name=f"bytes of one cached element, {counted}", origin=f"cache dtype {name}")
     return CacheFormat(name=name, bytes_per_element=b, eight_bit=name.startswith("fp8"), lossy=True)
