@@ -126,6 +126,8 @@ ENGINE = fields(
         "blocks_per_request": unknown(count("blocks of one sequence at the full context")),
         "kv_cache_tokens": unknown(count("tokens of the cache, as the server prints them")),
         "max_concurrency": unknown(number("sequences at the full context, as the server prints them")),
+        "max_concurrency_low_overhead": unknown(number("the same at the low end of the overhead")),
+        "max_concurrency_high_overhead": unknown(number("the same at the high end of the overhead")),
     },
     {
         "weights_created_bytes": size("weights on one GPU before they are repacked"),

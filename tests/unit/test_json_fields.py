@@ -42,7 +42,7 @@ FIELDS = {
         models[].engine.name models[].engine.version models[].engine.requested_bytes models[].engine.overhead_bytes
         models[].engine.overhead_low_bytes models[].engine.overhead_high_bytes models[].engine.kv_cache_bytes
         models[].engine.block_bytes models[].engine.blocks models[].engine.blocks_per_request models[].engine.kv_cache_tokens
-        models[].engine.max_concurrency
+        models[].engine.max_concurrency models[].engine.max_concurrency_low_overhead models[].engine.max_concurrency_high_overhead
     """,
     "kv": """
         schema models[].model models[].slug models[].layers models[].attention_heads models[].kv_heads models[].head_dim

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from gpufit.formats.eight_bit import BlockScaled
+from math import gcd
+
+from gpufit.formats.eight_bit import BlockScaled, ChannelScaled, TensorScaled, scale_of
 from gpufit.formats.integer_groups import IntegerGroups
 from gpufit.formats.microscaling import MXFP4, nvfp4
 from gpufit.formats.recipe import ByModule, Scope
@@ -10,16 +12,15 @@ from gpufit.formats.tensor import PLAIN, TensorFormat
 from gpufit.model import Model, Recipe
 from gpufit.quantity import BIT, BYTE, NUMBER, Q, fact
 
-_ORIGIN = "the format as asked for: groups of 128 with an fp16 scale"
 
-
-def _groups(bits: int, *, zeros: bool) -> IntegerGroups:
+def _groups(bits: int, *, zeros: bool, group: int = 128) -> IntegerGroups:
+    origin = f"the format as asked for: groups of {group} with an fp16 scale"
     return IntegerGroups(
-        name=f"int{bits} groups of 128",
+        name=f"int{bits} groups of {group}",
         word=f"int{bits}",
-        bits=fact(bits, BIT, symbol="e", name="bits of one weight", origin=_ORIGIN),
-        scale=fact(2, BYTE, symbol="z", name="bytes of one scale", origin=_ORIGIN),
-        group=fact(128, NUMBER, symbol="g", name="weights that share a scale", origin=_ORIGIN),
+        bits=fact(bits, BIT, symbol="e", name="bits of one weight", origin=origin),
+        scale=fact(2, BYTE, symbol="z", name="bytes of one scale", origin=origin),
+        group=fact(group, NUMBER, symbol="g", name="weights that share a scale", origin=origin),
         packed_rows=True,
         packed_zero=zeros,
     )
@@ -27,10 +28,14 @@ def _groups(bits: int, *, zeros: bool) -> IntegerGroups:
 
 def _block() -> BlockScaled:
     def side(name: str) -> Q:
-        return fact(128, NUMBER, symbol=f"g_{name}", name=f"{name} that share a scale", origin="blocks of 128x128 with an fp32 scale")
+        return fact(
+            128, NUMBER, symbol=f"g_{name}", name=f"{name} that share a scale", origin="blocks of 128x128 with an fp32 scale"
+        )
 
     scale = fact(4, BYTE, symbol="z", name="bytes of one scale", origin="blocks of 128x128 with an fp32 scale")
-    return BlockScaled(name="fp8 blocks of 128x128", word="fp8", block_rows=side("rows"), block_columns=side("columns"), scale=scale)
+    return BlockScaled(
+        name="fp8 blocks of 128x128", word="fp8", block_rows=side("rows"), block_columns=side("columns"), scale=scale
+    )
 
 
 def tensor_format(name: str) -> TensorFormat | None:
@@ -50,9 +55,42 @@ def tensor_format(name: str) -> TensorFormat | None:
 
 
 def recipe_for(name: str, model: Model) -> Recipe | None:
-    """The recipe of a format asked for: every linear layer but the output head in it, the rest at 16 bit; None for plain dtypes."""
-    chosen = tensor_format(name)
+    """The recipe of a format asked for: every linear layer of the decoder but the output head in it, towers and the rest at 16 bit.
+
+    None for plain dtypes.
+    """
+    return _of(tensor_format(name), model)
+
+
+def assumed_recipe(name: str, model: Model) -> Recipe | None:
+    """The recipe of a published format that no declaration spells out: as `recipe_for`, fp8 with one scale a matrix.
+
+    Blocks of scales would be a claim that the checkpoint does not make, and that could cut through a shard.
+    """
+    return _of(_ONE_SCALE if name == "fp8" else tensor_format(name), model)
+
+
+def _of(chosen: TensorFormat | None, model: Model) -> Recipe | None:
     if chosen is None:
         return None
     plain = PLAIN["fp16" if model.dtype == "fp16" else "bf16"]
-    return ByModule(plain=plain, scope=Scope(), default=chosen)
+    return ByModule(plain=plain, scope=Scope(towers=False), default=chosen)
+
+
+_ONE_SCALE = TensorScaled(name="fp8 per tensor", word="fp8", scale=scale_of(4, "assumed: one fp32 scale a matrix"))
+_PER_CHANNEL = ChannelScaled(
+    name="fp8 per channel", word="fp8", scale=scale_of(4, "the format as asked for: one fp32 scale a channel")
+)
+_LEAST_GROUP = 32
+"""The smallest group of integers that quantisers write."""
+
+
+def finer(form: TensorFormat, width: int) -> tuple[TensorFormat, ...]:
+    """Formats of the same bits whose scales stand closer, for a matrix with so many input features on a GPU; none where none is known."""
+    if isinstance(form, BlockScaled):
+        return (_PER_CHANNEL,)
+    if isinstance(form, IntegerGroups) and form.group is not None:
+        group = gcd(int(form.group), width)
+        if _LEAST_GROUP <= group < int(form.group):
+            return (_groups(int(form.bits), zeros=form.packed_zero, group=group),)
+    return ()

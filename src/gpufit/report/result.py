@@ -158,7 +158,7 @@ def _answer(a: Answer) -> Json:
 
 _ENGINE_FIGURES = (
     "requested_bytes", "overhead_bytes", "overhead_low_bytes", "overhead_high_bytes", "kv_cache_bytes", "block_bytes", "blocks",
-    "blocks_per_request", "kv_cache_tokens", "max_concurrency",
+    "blocks_per_request", "kv_cache_tokens", "max_concurrency", "max_concurrency_low_overhead", "max_concurrency_high_overhead",
 )  # fmt: skip
 """Figures that every model has under an engine of its own rules; null where it would not start."""
 

@@ -256,9 +256,7 @@ def _in_doubles(exact: Q, concurrency: Q, context: Q) -> Q:
 def _notes(model: Model, constants: Constants, traits: Traits, layers: Layers) -> tuple[str, ...]:
     notes = []
     if ASSUMED.name in layers.backends:
-        notes.append(
-            "vLLM's attention backends on this device are not known: blocks of 16 tokens are assumed, as on CUDA devices"
-        )
+        notes.append("vLLM's attention backends on this device are not known: blocks of 16 tokens are assumed, as on CUDA devices")
     if layers.packed and not constants.flag("packed_groups"):
         notes.append(f"vLLM {constants.version} grouped this model's caches otherwise: expect a few percent more tokens")
     if not model.published.signed:
@@ -270,6 +268,25 @@ def _notes(model: Model, constants: Constants, traits: Traits, layers: Layers) -
     if traits.pooling:
         notes.append("a pooling model: batches are not scheduled asynchronously")
     return tuple(notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holds:
+    """What a cache of some size holds: `concurrency` (sequences of the longest length), and whether one request `fits`."""
+
+    concurrency: float
+    fits: bool
+
+
+def holds(plan: CachePlan, left: Sequence[Q]) -> Holds:
+    """What the same groups would hold with other memory left on each stage (B), as at the ends of a modelled overhead."""
+    request = int(plan.blocks_per_request)
+    if min(int(memory) for memory in left) < 0:
+        return Holds(concurrency=0.0, fits=False)
+    if request == 0:
+        return Holds(concurrency=0.0, fits=True)
+    blocks = min(int(memory // stage.bytes_per_block) for memory, stage in zip(left, plan.stages, strict=True))
+    return Holds(concurrency=blocks / request, fits=blocks - int(plan.constants.number("null_block")) >= request)
 
 
 def longest_context(plan: CachePlan) -> int:

@@ -11,9 +11,9 @@ from gpufit.engines.vllm.constants import Constants
 from gpufit.engines.vllm.gpu_weights import Checkpoint, GpuWeights, checkpoint_seen, gpu_weights, loading_remarks
 from gpufit.engines.vllm.lora import Loras
 from gpufit.engines.vllm.overhead import Overhead, estimated, stated
-from gpufit.engines.vllm.plan import CachePlan, NoPlan, plan_cache
+from gpufit.engines.vllm.plan import CachePlan, Holds, NoPlan, holds, plan_cache
 from gpufit.engines.vllm.refusals import Refused, checkpoint_refusals, gguf_refusal
-from gpufit.engines.vllm.remarks import remarks, warnings
+from gpufit.engines.vllm.remarks import overhead_remarks, remarks, warnings
 from gpufit.engines.vllm.settings import VllmSettings
 from gpufit.engines.vllm.stage_parts import Stage
 from gpufit.engines.vllm.weight_shards import Spread
@@ -156,11 +156,13 @@ class Vllm:
         overhead = self._overhead(model, draft, placement.tensor_parallel)
         if settings.kv_cache_memory is not None:
             left = tuple(settings.kv_cache_memory for _ in held)
+            ends = (left, left)
             taken = max(int(h) for h in held) + int(overhead.likely) + int(settings.kv_cache_memory)
             if taken > int(memory):
                 return Refusal(reason=f"weights, overhead and the cache asked for are {taken:,} B on a GPU of {int(memory):,} B")
         else:
             left = tuple((requested - h - overhead.likely).as_step("P", "what is left for the cache on one GPU") for h in held)
+            ends = tuple(requested - h - overhead.low for h in held), tuple(requested - h - overhead.high for h in held)
         if min(int(p) for p in left) < 0:
             plan, blocks = draft, None
         else:
@@ -183,6 +185,7 @@ class Vllm:
             spread,
             settings,
             None if len(left) == 1 else stages(int(model.num_layers), len(left))[tightest],
+            (holds(plan, ends[0]), holds(plan, ends[1])),
         )
 
     def _overhead(self, model: Model, plan: CachePlan, tp: Q) -> Overhead:
@@ -205,6 +208,7 @@ class Vllm:
         spread: Spread,
         settings: VllmSettings,
         layers: range | None,
+        ends: tuple[Holds, Holds],
     ) -> Capacity:
         model, weights, held = seen.model, seen.weights, loaded.held
         needed = sequence_bytes(model, _context_here(context, settings), spread.tp, cache, layers)
@@ -244,12 +248,15 @@ class Vllm:
             "blocks_per_request": plan.blocks_per_request,
             "kv_cache_tokens": tokens,
             "max_concurrency": float(concurrency),
+            "max_concurrency_low_overhead": ends[0].concurrency,
+            "max_concurrency_high_overhead": ends[1].concurrency,
             "needed_bytes_per_sequence_per_gpu": needed,
             "reserved_bytes_per_sequence_per_gpu": reserved,
             "kv_cache_dtype": plan.cache_dtype,
             "max_num_batched_tokens": plan.batch.tokens,
             "max_num_seqs": plan.batch.sequences,
         }
+        fits = int(each) >= 1 or (blocks is not None and int(plan.blocks_per_request) == 0)
         return Capacity(
             weights=weights,
             weights_per_gpu=held,
@@ -271,7 +278,8 @@ class Vllm:
             warnings=warnings(gpu, plan, overhead, weights.format, cache),
             remarks=(
                 *loading_remarks(loaded, seen),
-                *remarks(model, plan, needed, reserved, overhead, each, cache, self.constants),
+                *overhead_remarks(overhead, fits=fits, fits_low=ends[0].fits, fits_high=ends[1].fits),
+                *remarks(model, plan, needed, reserved, each, cache, self.constants),
             ),
         )
 

@@ -12,8 +12,9 @@ from gpufit.engines.vllm.class_formats import format_here, partitions
 from gpufit.engines.vllm.expert_weights import expert_bytes, gathered
 from gpufit.engines.vllm.linear_weights import fused_module, linear_bytes, sixteen_bit
 from gpufit.engines.vllm.stage_parts import Stage, held, layer_count
-from gpufit.engines.vllm.weight_shards import Spread, cut
+from gpufit.engines.vllm.weight_shards import Cut, Spread, cut
 from gpufit.errors import UsageError
+from gpufit.formats.asked import finer
 from gpufit.formats.tensor import PLAIN, Plain, TensorFormat
 from gpufit.model import TOWERS, Model, Recipe, Role, Shard, WeightPart
 from gpufit.quantity import Q, total
@@ -21,10 +22,14 @@ from gpufit.quantity import Q, total
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankWeights:
-    """The weights of one rank: `created` is what vLLM's classes allocate for loading (B), `terms` the sum it was made of."""
+    """The weights of one rank: `created` is what vLLM's classes allocate for loading (B), `terms` the sum it was made of.
+
+    `refitted` names modules that an assumed format does not fit here, with the format that they were given in its stead.
+    """
 
     created: Q
     terms: tuple[Q, ...]
+    refitted: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,24 +52,32 @@ class _Module:
         return f"shared expert {fused}" if first.role is Role.SHARED_EXPERTS else fused
 
 
-def weights_on_rank(model: Model, recipe: Recipe | None, spread: Spread, stage: Stage) -> RankWeights:
+def weights_on_rank(model: Model, recipe: Recipe | None, spread: Spread, stage: Stage, *, assumed: bool = False) -> RankWeights:
     """Parameters as created for loading on one rank of `stage`, before any kernel repacks them (B).
 
     `recipe` says how the checkpoint stores each part; None: all in the model's dtype, which is also what vLLM makes room for where it
-    does not see the quantisation. Raises `UsageError` where vLLM would refuse the degree of parallelism or the format.
+    does not see the quantisation. `assumed` says that no checkpoint tells the recipe: a module whose shard cuts through an assumed block
+    of scales is then taken in a format that fits. Raises `UsageError` where vLLM would refuse the degree of parallelism or the format.
     """
     if recipe is model.published.recipe and not recognised(model):
         recipe = None
-    terms = [_bytes(model, m, spread) for m in _modules(model, recipe, spread, stage)]
+    refitted: dict[str, str] = {}
+    terms = []
+    for module in _modules(model, recipe, spread, stage):
+        if assumed:
+            _refit(model, module, spread, refitted)
+        terms.append(_bytes(model, module, spread))
     if recipe is not None:
         terms += cache_scale_bytes(model, stage)
     summed = total(terms)
     if stage.first and not stage.towers and any(p.role in TOWERS for p in model.parts):
         summed = summed.because("towers and projectors are not loaded (--language-model-only)")
-    return RankWeights(created=summed.as_step("W", "weights created on one GPU"), terms=tuple(terms))
+    return RankWeights(
+        created=summed.as_step("W", "weights created on one GPU"), terms=tuple(terms), refitted=tuple(refitted.items())
+    )
 
 
-def draft_weights_on_rank(model: Model, recipe: Recipe | None, spread: Spread) -> Q:
+def draft_weights_on_rank(model: Model, recipe: Recipe | None, spread: Spread, *, assumed: bool = False) -> Q:
     """Parameters of the multi-token-prediction layers on one rank of the last stage (B); embedding and head are the model's own.
 
     Raises `UsageError` for a model without such layers.
@@ -73,7 +86,7 @@ def draft_weights_on_rank(model: Model, recipe: Recipe | None, spread: Spread) -
         raise UsageError(f"{model.id} has no multi-token-prediction layers", hint="a model whose config names them")
     beside = replace(model, parts=model.draft_parts, layers=model.draft_layers, tied=False, extras={})
     layers = max((i for p in model.draft_parts for i in p.layers), default=-1) + 1
-    found = weights_on_rank(beside, recipe, spread, Stage(layers=range(layers)))
+    found = weights_on_rank(beside, recipe, spread, Stage(layers=range(layers)), assumed=assumed)
     return total(found.terms).as_step("W_d", "weights of the draft layers on one GPU")
 
 
@@ -150,18 +163,42 @@ def _is_mixture(module: _Module) -> bool:
     return experts and any(p.shard is Shard.ROW and p.columns is not None for p in module.parts)
 
 
+def _refit(model: Model, module: _Module, spread: Spread, refitted: dict[str, str]) -> None:
+    """Gives a module the first format that its shards hold: the assumed one, for experts one with finer scales, at last 16 bit."""
+    cuts = [cut(p, spread) for p in module.parts]
+    narrower = finer(module.form, _expert_width(cuts)) if _is_mixture(module) else ()
+    for form in (module.form, *narrower):
+        try:
+            _one_layer(model, replace(module, form=form), cuts, spread)
+        except UsageError:
+            continue
+        if form is not module.form:
+            refitted[module.name] = form.name
+            module.form = form
+        return
+    module.form = sixteen_bit(model.dtype)
+    refitted[module.name] = "16 bit"
+
+
+def _expert_width(cuts: list[Cut]) -> int:
+    """Input features of the down matrix on one rank."""
+    return next(int(c.columns) for c in cuts if c.part.shard is Shard.ROW and c.columns is not None)
+
+
 def _bytes(model: Model, module: _Module, spread: Spread) -> Q:
     """Bytes of one module in all its layers on one rank."""
-    cuts = [cut(p, spread) for p in module.parts]
-    if _is_mixture(module):
-        each = expert_bytes(module.form, gathered(cuts, model.published.method, model.family), spread)
-    elif isinstance(module.form, Plain):
-        each = total(c.elements() for c in cuts) * module.form.bytes_per_element
-    else:
-        each = linear_bytes(module.form, cuts, spread.tp, partitions(model, module.parts, spread.tp), model.published.method)
-        copies = cuts[0].copies
-        each = each if copies is None else copies * each
+    each = _one_layer(model, module, [cut(p, spread) for p in module.parts], spread)
     if module.layers:
         each = layer_count(model, module.parts[0], module.layers) * each
     symbol = "W_" + re.sub(r"[^a-z0-9]+", "_", module.name.lower()).strip("_")
     return each.as_step(symbol, f"{module.name}, {module.form.name}")
+
+
+def _one_layer(model: Model, module: _Module, cuts: list[Cut], spread: Spread) -> Q:
+    if _is_mixture(module):
+        return expert_bytes(module.form, gathered(cuts, model.published.method, model.family), spread)
+    if isinstance(module.form, Plain):
+        return total(c.elements() for c in cuts) * module.form.bytes_per_element
+    each = linear_bytes(module.form, cuts, spread.tp, partitions(model, module.parts, spread.tp), model.published.method)
+    copies = cuts[0].copies
+    return each if copies is None else copies * each
