@@ -257,6 +257,8 @@ def test_other_beginnings_are_refused(line: tuple[str, ...]) -> None:
         (("--config=serve.yaml",), "--config cannot be sized"),
         (("--hf-overrides", "{}"), "--hf-overrides cannot be sized"),
         (("--speculative-config.method", "mtp"), "as JSON"),
+        (("--dtype", "float32"), "--kv-cache-dtype bfloat16"),
+        (("--dtype", "int8"), "--dtype int8 is not known"),
         (("--quantization", "fp8"), "not the checkpoint's own"),
         (("--max-num-batched-tokens", "64", "--max-num-seqs", "128"), "--max-num-seqs up to 64"),
         (("--enable-lora", "--max-lora-rank", "24"), "1, 8, 16, 32, 64, 128, 256, 320, 512"),
@@ -276,6 +278,25 @@ def test_a_checkpoints_own_quantisation_is_no_change() -> None:
     found = pasted(*line, "--quantization", "mxfp4")
     assert found["models"] == pasted(*line)["models"]
     assert "--quantization mxfp4 is the checkpoint's own" in notes(found)
+
+
+def test_a_dtype_casts_a_plain_checkpoint() -> None:
+    """--dtype float32 doubles bf16 weights; a checkpoint in fp32 is loaded in 16 bit unless the line says otherwise, as vLLM does."""
+    line = ("vllm", "serve", LLAMA, "--max-model-len", "8192", "--kv-cache-dtype", "bfloat16")
+    plain, wide = (pasted(*line, *more)["models"][0]["weights"] for more in ((), ("--dtype", "float32")))
+    assert (plain["format"], wide["format"]) == ("bf16", "fp32")
+    assert wide["bytes"] == 2 * plain["bytes"] == 4 * 8_030_261_248
+    olmo = ("vllm", "serve", "allenai/OLMo-2-0325-32B-Instruct", "--kv-cache-dtype", "bfloat16")
+    narrow = pasted(*olmo)
+    assert narrow["models"][0]["weights"]["format"] == "bf16"
+    assert "without --dtype vLLM loads it in bfloat16" in notes(narrow)
+    assert pasted(*olmo, "--dtype", "float32")["models"][0]["weights"]["format"] == "fp32"
+
+
+def test_several_values_of_one_flag() -> None:
+    """A flag that takes several values, as --served-model-name does, leaves none of them over as a second model."""
+    found = pasted("vllm", "serve", LLAMA, "--served-model-name", "one", "two", "--max-model-len", "8192")
+    assert found["models"][0]["model"] == LLAMA
 
 
 def test_adapters_as_vllm_makes_them() -> None:

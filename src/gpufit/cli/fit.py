@@ -39,18 +39,19 @@ def command(
     said: tuple[str, ...] = ()
     line = None
     if models:
-        from gpufit.cli.serve_line import advised, line_of, pasted, quantization_note
+        from gpufit.cli.serve_line import advised, line_of, loaded, pasted
 
         words = line_of(models)
         if words is not None:
             line = pasted(asked, words)
-            asked, models, said = line.asked, [line.model], line.notes
+            asked, models = line.asked, [line.model]
     chosen = asked.output()
     workload, engine = asked.workload(), asked.policy()
     hardware = asked.hardware()
     named = models_named(models, offline=asked.offline, assume_dense=asked.assume_dense, exact=asked.exact)
     if line is not None:
-        said += quantization_note(line, named[0])
+        line = loaded(line, named[0])
+        asked, said = line.asked, line.notes
     answers = [with_changes(answer(asked.question(model, hardware, workload, engine))) for model in named]
     too_long = [a for a in answers if a.context_too_long]
     if models and len(too_long) == len(answers):

@@ -84,6 +84,8 @@ _INERT_SWITCHES = frozenset(
     --enable-prompt-tokens-details --headless
     """.split()
 )
+_MANY = ("--served-model-name", "--lora-modules", "--middleware")
+"""Flags of those that take several values."""
 _REFUSED = {
     "--config": "the file can set every option",
     "--hf-overrides": "it changes the model's own config",
@@ -115,13 +117,15 @@ _HARMLESS = (
 class Pasted:
     """A serve line understood: the model, the options, and what the answer must say about flags that were not used.
 
-    `quantization` is the method that the line names, which must be the checkpoint's own.
+    `quantization` is the method that the line names, which must be the checkpoint's own; `dtype` the plain format of --dtype, None for
+    auto. What they mean depends on the checkpoint.
     """
 
     model: str
     asked: Asked
     notes: tuple[str, ...]
     quantization: str | None = None
+    dtype: str | None = None
 
 
 def line_of(words: list[str]) -> list[str] | None:
@@ -191,7 +195,7 @@ def pasted(asked: Asked, words: list[str]) -> Pasted:
     ]
     changes: dict[str, object] = {}
     flags: dict[str, str] = {}
-    model = revision = quantization = None
+    model = revision = quantization = dtype = None
     lora: bool | None = None
     while rest:
         word = rest.pop(0)
@@ -228,8 +232,6 @@ def pasted(asked: Asked, words: list[str]) -> Pasted:
             dtype = _DTYPES.get(text)
             if dtype is None:
                 raise UsageError(f"--dtype {text} is not known", hint=f"one of {', '.join(_DTYPES)}")
-            if dtype != "auto":
-                notes.append(f"--dtype {text}: the checkpoint's own format is sized; unquantised weights take 16 bit either way")
         elif flag in _REFUSED:
             raise UsageError(f"{flag} cannot be sized: {_REFUSED[flag]}", hint="leave it out, and write what it sets as flags")
         elif flag.partition(".")[0] in _JSON:
@@ -237,6 +239,8 @@ def pasted(asked: Asked, words: list[str]) -> Pasted:
         elif flag in _INERT:
             if flag not in _INERT_SWITCHES and not equals and rest and not rest[0].startswith("-"):
                 rest.pop(0)
+                while flag in _MANY and model is not None and rest and not rest[0].startswith("-"):
+                    rest.pop(0)
             notes.append(f"{flag} has no part in this arithmetic: ignored")
         else:
             taken = f" {rest.pop(0)}" if not equals and rest and not rest[0].startswith("-") and model is not None else ""
@@ -261,6 +265,7 @@ def pasted(asked: Asked, words: list[str]) -> Pasted:
         asked=dataclasses.replace(asked, **changes),  # type: ignore[arg-type]
         notes=tuple(notes),
         quantization=quantization,
+        dtype=None if dtype == "auto" else dtype,
     )
 
 
@@ -325,7 +330,35 @@ def _at_revision(model: str, revision: str | None, notes: list[str]) -> str:
     return f"{known.id if known is not None else model}@{revision}"
 
 
-def quantization_note(line: Pasted, model: Model) -> tuple[str, ...]:
+def loaded(line: Pasted, model: Model) -> Pasted:
+    """The line once its checkpoint is known: the format that --dtype makes of it, and what to say of --quantization.
+
+    An unquantised checkpoint is cast; one in fp32 is cast to 16 bit where nothing is said (vLLM 0.33.0, config/model.py). Raises
+    `UsageError` for a quantisation that is not the checkpoint's own and for a dtype whose cache is not sized.
+    """
+    notes = [*line.notes, *_quantization(line, model)]
+    own, said = model.published.format, line.dtype
+    asked = line.asked
+    if own not in _PLAIN:
+        if said == "fp32":
+            raise UsageError(f"--dtype float32 with {own} weights is not sized", hint="leave it out: auto computes in 16 bit")
+    else:
+        if said == "fp32" and asked.kv_cache_dtype == "auto":
+            what = "--dtype float32 makes --kv-cache-dtype auto a cache of 4 bytes an element, which is not sized for vLLM"
+            raise UsageError(what, hint="as in --kv-cache-dtype bfloat16")
+        makes = said or ("bf16" if own == "fp32" else own)
+        if makes != own and asked.weights == "published":
+            asked = dataclasses.replace(asked, weights=makes)
+            why = f"--dtype {_NAMES[makes]}" if said else f"without --dtype vLLM loads it in {_NAMES[makes]}"
+            notes.append(f"the checkpoint is in {own}, {why}: sized in {makes}")
+    return dataclasses.replace(line, asked=asked, notes=tuple(notes))
+
+
+_PLAIN = ("bf16", "fp16", "fp32")
+_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+
+def _quantization(line: Pasted, model: Model) -> tuple[str, ...]:
     """What to say of --quantization: the checkpoint's own method changes nothing; another is a `UsageError`."""
     if line.quantization is None:
         return ()
