@@ -156,13 +156,14 @@ class Vllm:
         overhead = self._overhead(model, draft, placement.tensor_parallel)
         if settings.kv_cache_memory is not None:
             left = tuple(settings.kv_cache_memory for _ in held)
-            ends = (left, left)
+            over = [tuple(memory - h - end - settings.kv_cache_memory for h in held) for end in (overhead.low, overhead.high)]
+            ends = tuple(beyond if min(map(int, beyond)) < 0 else left for beyond in over)
             taken = max(int(h) for h in held) + int(overhead.likely) + int(settings.kv_cache_memory)
             if taken > int(memory):
                 return Refusal(reason=f"weights, overhead and the cache asked for are {taken:,} B on a GPU of {int(memory):,} B")
         else:
             left = tuple((requested - h - overhead.likely).as_step("P", "what is left for the cache on one GPU") for h in held)
-            ends = tuple(requested - h - overhead.low for h in held), tuple(requested - h - overhead.high for h in held)
+            ends = tuple(tuple(requested - h - end for h in held) for end in (overhead.low, overhead.high))
         if min(int(p) for p in left) < 0:
             plan, blocks = draft, None
         else:
@@ -185,7 +186,7 @@ class Vllm:
             spread,
             settings,
             None if len(left) == 1 else stages(int(model.num_layers), len(left))[tightest],
-            (holds(plan, ends[0]), holds(plan, ends[1])),
+            tuple(holds(plan, end) for end in ends),
         )
 
     def _overhead(self, model: Model, plan: CachePlan, tp: Q) -> Overhead:
@@ -208,9 +209,10 @@ class Vllm:
         spread: Spread,
         settings: VllmSettings,
         layers: range | None,
-        ends: tuple[Holds, Holds],
+        ends: tuple[Holds, ...],
     ) -> Capacity:
         model, weights, held = seen.model, seen.weights, loaded.held
+        low, high = ends
         needed = sequence_bytes(model, _context_here(context, settings), spread.tp, cache, layers)
         reserved = (plan.blocks_per_request * plan.bytes_per_block).as_step(
             "S_v", "cache that vLLM reserves for one sequence on one GPU"
@@ -248,8 +250,8 @@ class Vllm:
             "blocks_per_request": plan.blocks_per_request,
             "kv_cache_tokens": tokens,
             "max_concurrency": float(concurrency),
-            "max_concurrency_low_overhead": ends[0].concurrency,
-            "max_concurrency_high_overhead": ends[1].concurrency,
+            "max_concurrency_low_overhead": low.concurrency,
+            "max_concurrency_high_overhead": high.concurrency,
             "needed_bytes_per_sequence_per_gpu": needed,
             "reserved_bytes_per_sequence_per_gpu": reserved,
             "kv_cache_dtype": plan.cache_dtype,
@@ -278,7 +280,7 @@ class Vllm:
             warnings=warnings(gpu, plan, overhead, weights.format, cache),
             remarks=(
                 *loading_remarks(loaded, seen),
-                *overhead_remarks(overhead, fits=fits, fits_low=ends[0].fits, fits_high=ends[1].fits),
+                *overhead_remarks(overhead, fits=fits, fits_low=low.fits, fits_high=high.fits),
                 *remarks(model, plan, needed, reserved, each, cache, self.constants),
             ),
         )
