@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import Protocol
 
 from gpufit.formats.tensor import TensorFormat
 from gpufit.layers.base import LayerKind
-from gpufit.quantity import NUMBER, Q, total
+from gpufit.quantity import NUMBER, Q, fact, total
 
 
 class Role(Enum):
@@ -82,20 +83,23 @@ class WeightPart:
         """Elements in one layer, all copies."""
         return self.one() if self.copies is None else self.copies * self.one()
 
-    def elements(self) -> Q:
-        """Elements in the whole model."""
-        return len(self.layers) * self.per_layer() if self.layers else self.per_layer()
+    def elements(self, num_layers: Q | None = None) -> Q:
+        """Elements in the whole model; with its number of layers the count of those that have the part is a fact of its own."""
+        if not self.layers:
+            return self.per_layer()
+        having = len(self.layers) if num_layers is None else layers_having(self, len(self.layers), num_layers)
+        return having * self.per_layer()
 
     def count(self) -> int:
         """Matrices of this kind in the whole model."""
         return (int(self.copies) if self.copies is not None else 1) * max(1, len(self.layers))
 
-    def active_elements(self) -> Q:
+    def active_elements(self, num_layers: Q | None = None) -> Q:
         """Elements that one token uses."""
         if self.active is None:
-            return self.elements()
+            return self.elements(num_layers)
         used, of = self.active
-        return self.elements() // of * used
+        return self.elements(num_layers) // of * used
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +198,21 @@ class Model:
 TOWERS = (Role.VISION, Role.AUDIO, Role.PROJECTOR)
 
 
-def counted(parts: Iterable[WeightPart], symbol: str, name: str) -> Q:
+def layers_having(part: WeightPart, count: int, num_layers: Q) -> Q:
+    """How many layers have a part: the model's own number where all do, else a fact of how its layers are dealt out."""
+    if part.role in TOWERS:
+        return _dealt_out(count, f"layers of the {part.role.value}", num_layers.origin)
+    if count == int(num_layers) and part.layers == tuple(range(count)):
+        return num_layers
+    return _dealt_out(count, "layers that have such a part", num_layers.origin)
+
+
+@lru_cache(maxsize=1024)
+def _dealt_out(count: int, name: str, of: str) -> Q:
+    origin = f"{of.rpartition(': ')[0]}: its kinds of layers" if ": " in of else "the model's kinds of layers"
+    return fact(count, NUMBER, symbol="L_w", name=name, origin=origin)
+
+
+def counted(parts: Iterable[WeightPart], symbol: str, name: str, num_layers: Q | None = None) -> Q:
     """The exact number of parameters of some parts, buffers left out."""
-    return total((p.elements() for p in parts if not p.buffer), unit=NUMBER).as_step(symbol, name)
+    return total((p.elements(num_layers) for p in parts if not p.buffer), unit=NUMBER).as_step(symbol, name)

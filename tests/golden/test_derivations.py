@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from support import calculate, equations, gives, gpufit
@@ -129,3 +131,17 @@ def test_layers_of_a_checkpoint_have_a_source(slug: str) -> None:
     assert len(parts) > 5
     assert [s.symbol for s in parts if re.match(r"\d+ \* ", s.formula)] == []
     assert any(s.formula.startswith("L * ") for s in parts)
+
+
+def test_layers_of_a_count_have_a_source(tmp_path: Path) -> None:
+    """The parameters of a config are counted by its own number of layers, never by a bare one."""
+    config = {
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 896, "num_hidden_layers": 24,
+        "num_attention_heads": 14, "num_key_value_heads": 2, "intermediate_size": 4864, "vocab_size": 151936, "hidden_act": "silu",
+        "max_position_embeddings": 32768, "torch_dtype": "bfloat16", "tie_word_embeddings": True,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    (count,) = [s for s in library.explain(str(tmp_path), context=1024, offline=True) if s.symbol == "N"]
+    assert "L * I * H" in count.formula
+    assert not re.search(r"\b24 \*", count.formula)
+    assert count.value == 494_032_768

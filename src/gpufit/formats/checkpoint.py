@@ -6,8 +6,8 @@ import re
 from functools import lru_cache
 
 from gpufit.formats.tensor import PLAIN, TensorFormat
-from gpufit.model import TOWERS, Model, Recipe, WeightPart
-from gpufit.quantity import NUMBER, Q, fact, total
+from gpufit.model import Model, Recipe, WeightPart, layers_having
+from gpufit.quantity import Q, total
 
 
 def part_bytes(model: Model, part: WeightPart, recipe: Recipe) -> Q:
@@ -20,22 +20,8 @@ def _one_format(model: Model, part: WeightPart, chosen: TensorFormat, layers: in
     if part.copies is not None:
         size = part.copies * size
     if part.layers:
-        size = _layer_count(model, part, layers) * size
+        size = layers_having(part, layers, model.num_layers) * size
     return size.as_step(_symbol(part.name), f"{part.name}, {chosen.name}")
-
-
-def _layer_count(model: Model, part: WeightPart, layers: int) -> Q:
-    """How many layers have a part in one format: the model's own number where all do, else a fact of its weight parts."""
-    if part.role in TOWERS:
-        return _layers(model.slug, f"layers of the {part.role.value}", layers)
-    if layers == int(model.num_layers) and part.layers == tuple(range(layers)):
-        return model.num_layers
-    return _layers(model.slug, "layers that have such a part", layers)
-
-
-@lru_cache(maxsize=1024)
-def _layers(slug: str, name: str, count: int) -> Q:
-    return fact(count, NUMBER, symbol="L_w", name=name, origin=f"{slug}: its weight parts and their formats")
 
 
 @lru_cache(maxsize=1024)

@@ -142,9 +142,9 @@ def read_model(
         max_context=decoder.max_context,
         dtype=dtype,
         parts=parts,
-        total_params=total_params or counted(parts, "N", "parameters"),
+        total_params=total_params or counted(parts, "N", "parameters", decoder.num_layers),
         active_params=active_params or active_count(decoder),
-        vision_params=counted(towers, "N_v", "parameters of towers and projectors") if towers else None,
+        vision_params=counted(towers, "N_v", "parameters of towers and projectors", decoder.num_layers) if towers else None,
         published=published,
         draft_parts=tuple(decoder.draft_parts),
         draft_layers=tuple(decoder.draft_groups),
@@ -169,7 +169,7 @@ def rotary_share(config: Config) -> Q | None:
 
 def active_count(decoder: Decoder) -> Q:
     """Parameters that one token uses: everything but the routed experts it does not visit."""
-    active = total((p.active_elements() for p in decoder.parts if not p.buffer), unit=NUMBER)
+    active = total((p.active_elements(decoder.num_layers) for p in decoder.parts if not p.buffer), unit=NUMBER)
     return active.as_step("N_act", "active parameters per token")
 
 
