@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpufit.engines.arithmetic import layer_count as layers_of_kind
 from gpufit.engines.vllm.class_facts import class_parts, has_output_head
 from gpufit.engines.vllm.weight_shards import Spread
 from gpufit.model import TOWERS, Model, Role, WeightPart
-from gpufit.quantity import NUMBER, Q, fact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,26 +76,3 @@ def _stands_here(model: Model, part: WeightPart, stage: Stage) -> bool:
 def _is_table(part: WeightPart, model: Model) -> bool:
     """Whether this is the token embedding itself, which the output head shares."""
     return model.vocab_size is not None and int(part.rows) == int(model.vocab_size) and part.columns is not None
-
-
-def layer_count(model: Model, part: WeightPart, layers: tuple[int, ...]) -> Q:
-    """How many layers of a stage have the part: the model's own number where all do, else one fact for each set of layers."""
-    if part.role not in TOWERS and layers == tuple(range(int(model.num_layers))):
-        return model.num_layers
-    of_kind = next((g for g in model.layers if g.indices == layers), None)
-    if of_kind is not None and part.role not in TOWERS:
-        return layers_of_kind(model, of_kind)
-    origin = f"{model.slug}: its weight parts"
-    return fact(len(layers), NUMBER, symbol="L_w", name=_which(part, layers), origin=origin)
-
-
-def _which(part: WeightPart, layers: tuple[int, ...]) -> str:
-    """Some layers in words, the same for every part that stands in them."""
-    if part.role in TOWERS:
-        return f"layers of the {part.role.value}"
-    first, last = min(layers), max(layers)
-    if len(layers) == 1:
-        return f"layer {first}"
-    if len(layers) == last - first + 1:
-        return f"layers {first} to {last}"
-    return f"{len(layers)} of the layers {first} to {last}"

@@ -11,12 +11,12 @@ from gpufit.engines.vllm.class_facts import scores
 from gpufit.engines.vllm.class_formats import format_here, partitions
 from gpufit.engines.vllm.expert_weights import expert_bytes, gathered
 from gpufit.engines.vllm.linear_weights import fused_module, linear_bytes, sixteen_bit
-from gpufit.engines.vllm.stage_parts import Stage, held, layer_count
+from gpufit.engines.vllm.stage_parts import Stage, held
 from gpufit.engines.vllm.weight_shards import Cut, Spread, cut
 from gpufit.errors import UsageError
 from gpufit.formats.asked import finer
 from gpufit.formats.tensor import PLAIN, Plain, TensorFormat
-from gpufit.model import TOWERS, Model, Recipe, Role, Shard, WeightPart
+from gpufit.model import TOWERS, Model, Recipe, Role, Shard, WeightPart, layers_having
 from gpufit.quantity import Q, total
 
 
@@ -189,7 +189,7 @@ def _bytes(model: Model, module: _Module, spread: Spread) -> Q:
     """Bytes of one module in all its layers on one rank."""
     each = _one_layer(model, module, [cut(p, spread) for p in module.parts], spread)
     if module.layers:
-        each = layer_count(model, module.parts[0], module.layers) * each
+        each = layers_having(module.parts[0], len(module.layers), model.num_layers) * each
     symbol = "W_" + re.sub(r"[^a-z0-9]+", "_", module.name.lower()).strip("_")
     return each.as_step(symbol, f"{module.name}, {module.form.name}")
 
