@@ -84,6 +84,9 @@ def test_gpus_without_bf16_are_served_in_float16() -> None:
     assert "--dtype float16" in said
     assert "--kv-cache-dtype auto" in said
     assert "compute capability 7.5" in said
+    again = gpufit("fit", "--gpu", "t4:2", "--", "vllm", "serve", LLAMA, "--dtype", "bfloat16")
+    assert again.returncode == 2
+    assert "--dtype float16" in again.stderr
     assert "No command: vLLM serves gemma3" in gpufit("fit", "gemma-3-27b", "--gpu", "t4:8").stdout
 
 

@@ -50,7 +50,7 @@ def command(
     hardware = asked.hardware()
     named = models_named(models, offline=asked.offline, assume_dense=asked.assume_dense, exact=asked.exact)
     if line is not None:
-        line = loaded(line, named[0])
+        line = loaded(line, named[0], hardware)
         asked, said = line.asked, line.notes
     answers = [with_changes(answer(asked.question(model, hardware, workload, engine))) for model in named]
     too_long = [a for a in answers if a.context_too_long]

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 from gpufit.cli.asked import Asked
 from gpufit.errors import UsageError
+from gpufit.report.command import before_bf16
 from gpufit.sizing.question import Answer, Change
 
 if TYPE_CHECKING:
+    from gpufit.hardware import Hardware
     from gpufit.model import Model
 
 _VALUES: dict[str, str] = {
@@ -330,15 +332,19 @@ def _at_revision(model: str, revision: str | None, notes: list[str]) -> str:
     return f"{known.id if known is not None else model}@{revision}"
 
 
-def loaded(line: Pasted, model: Model) -> Pasted:
+def loaded(line: Pasted, model: Model, hardware: tuple[Hardware, ...]) -> Pasted:
     """The line once its checkpoint is known: the format that --dtype makes of it, and what to say of --quantization.
 
     An unquantised checkpoint is cast; one in fp32 is cast to 16 bit where nothing is said (vLLM 0.33.0, config/model.py). Raises
-    `UsageError` for a quantisation that is not the checkpoint's own and for a dtype whose cache is not sized.
+    `UsageError` for a quantisation that is not the checkpoint's own, for a dtype whose cache is not sized and for one that no GPU here has.
     """
     notes = [*line.notes, *_quantization(line, model)]
     own, said = model.published.format, line.dtype
     asked = line.asked
+    if said == "bf16" and all(before_bf16(h.gpu) for h in hardware):
+        gpu = hardware[0].gpu
+        what = f"vLLM refuses --dtype bfloat16 on {gpu.name} (compute capability {gpu.compute_capability}, 8.0 has it)"
+        raise UsageError(what, hint="--dtype float16 is as large")
     if own not in _PLAIN:
         if said == "fp32":
             raise UsageError(f"--dtype float32 with {own} weights is not sized", hint="leave it out: auto computes in 16 bit")

@@ -13,6 +13,7 @@ from pathlib import Path
 from gpufit.derivation import number_text
 from gpufit.engines.base import Capacity
 from gpufit.formats.cache import GGML
+from gpufit.hardware import Gpu
 from gpufit.model import TOWERS
 from gpufit.quantity import Q
 from gpufit.sizing.question import Answer
@@ -102,20 +103,20 @@ def _each_its_own(answer: Answer, words: tuple[str, ...], note: str, port: int) 
     return ServeLine(words=(f"{on(0)} {words[0]}", *words[1:], f"--port {port}"), note=f"{own} {note}".strip())
 
 
-def _old(answer: Answer) -> bool:
-    """Whether the GPU is older than bf16, which vLLM then refuses; unknown is not old."""
-    known = answer.hardware.gpu.compute_capability
+def before_bf16(gpu: Gpu) -> bool:
+    """Whether a GPU is older than bf16, which vLLM then refuses; unknown is not old."""
+    known = gpu.compute_capability
     return known is not None and tuple(map(int, known.split("."))) < _FIRST_BF16
 
 
 def _dtype(answer: Answer, c: Capacity) -> str:
     """What --dtype has to say: the plain dtype that was sized, float16 where the GPU has no bf16; empty for quantised weights."""
     asked = _DTYPES.get(c.weights.format, "")
-    return "float16" if asked == "bfloat16" and _old(answer) else asked
+    return "float16" if asked == "bfloat16" and before_bf16(answer.hardware.gpu) else asked
 
 
 def _old_note(answer: Answer, c: Capacity) -> str:
-    if c.weights.format != "bf16" or not _old(answer):
+    if c.weights.format != "bf16" or not before_bf16(answer.hardware.gpu):
         return ""
     gpu = answer.hardware.gpu
     return (
@@ -126,7 +127,7 @@ def _old_note(answer: Answer, c: Capacity) -> str:
 def _no_vllm(answer: Answer, c: Capacity) -> str:
     """Why vLLM does not serve it so; empty where it does."""
     gpu, model = answer.hardware.gpu, answer.question.model
-    if model.family in _NEVER_FP16 and _old(answer) and c.weights.format != "fp32":
+    if model.family in _NEVER_FP16 and before_bf16(answer.hardware.gpu) and c.weights.format != "fp32":
         return (
             f"No command: vLLM serves {model.family} in bfloat16 or float32 alone, and {gpu.name} has no bfloat16 "
             f"(compute capability {gpu.compute_capability}); --weights fp32 is sized."
@@ -184,12 +185,14 @@ def _cache(answer: Answer, c: Capacity) -> str:
     """
     known = answer.question.model.published
     planned = c.details.get("kv_cache_dtype")
-    computes = _dtype(answer, c) or ("float16" if _old(answer) else _DTYPES.get(answer.question.model.dtype, "bfloat16"))
+    computes = _dtype(answer, c) or (
+        "float16" if before_bf16(answer.hardware.gpu) else _DTYPES.get(answer.question.model.dtype, "bfloat16")
+    )
     sized = str(planned) if planned not in (None, "auto") else _DTYPES.get(c.cache.name, c.cache.name)
     if sized not in _PLAIN:
         # Where the plan says auto, it says so of a family that takes no other.
         return "auto" if planned == "auto" else sized
-    if sized == "bfloat16" and _old(answer):
+    if sized == "bfloat16" and before_bf16(answer.hardware.gpu):
         sized = "float16"
     asked = known.kv_cache_dtype if known.signed or planned is None else None
     declares = planned != "auto" and asked is not None and asked not in _PLAIN
