@@ -22,6 +22,9 @@ from gpufit.report.units import memory
 LISTS = {
     "kv": (("kv",), "KV heads"),
     "models": (("catalogue", "models", "qwen3"), "Published"),
+    "gpus": (("catalogue", "gpus", "mi3"), "GiB"),
+    "instances": (("catalogue", "instances", "p5"), "GPU"),
+    "plan": (("plan", "llama-3.3-70b", "--context", "32k", "--concurrency", "64"), "Placement"),
     "fit several": (("fit", "--gpu", "h100-sxm:2", "--gpu", "rtx-4090:4"), "GPU"),
     "fit own limits": (("fit", "--gpu", "h100-sxm:4", "--context", "max"), "Context"),
 }
@@ -38,7 +41,7 @@ def _table(lines: list[str], heading: str) -> list[str]:
     start = next(i for i, line in enumerate(lines) if re.search(rf"(^|  ){heading}(  |$)", line))
     rows = []
     for line in lines[start + 1 :]:
-        if not line or re.match(r"Left out|note:|Placement:|\*", line):
+        if not line or re.match(r"Left out|note:|Placement:|GiB:|\d+ more GPUs|Cloud instances|\*", line):
             break
         rows.append(line)
     return rows

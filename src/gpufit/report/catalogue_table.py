@@ -37,28 +37,25 @@ def _models(out: Any, rows: list[Row]) -> None:
 
 
 def _gpus(out: Any, rows: list[Row]) -> None:
-    shown = table(
-        ("Id", "fixed"),
-        ("GiB", "right"),
-        ("Architecture", "fixed"),
-        ("GB/s", "right"),
-        ("Node", "right"),
-        ("Seen", "right"),
-        ("Checked", "fixed"),
-    )
+    columns = (
+        ("Id", "left"), ("GiB", "right"), ("Architecture", "left"), ("GB/s", "right"), ("Node", "right"), ("Seen", "right"),
+        ("Checked", "left"),
+    )  # fmt: skip
+    shown = []
     for r in rows:
         bandwidth = "-" if r["bandwidth_gb_s"] is None else f"{r['bandwidth_gb_s']:,}"
         size = f"{r['memory_bytes'] / 2**30:.2f}"
-        shown.add_row(r["gpu"], size, r["architecture"], bandwidth, str(r["gpus_per_node"]), str(r["sightings"]), r["checked"])
-    out.print(shown)
+        shown.append((r["gpu"], size, r["architecture"], bandwidth, str(r["gpus_per_node"]), str(r["sightings"]), r["checked"]))
+    print_rows(out, columns, shown, drop=("Checked", "Seen", "Node", "Architecture"))
     out.print("GiB: what the vendor's tool reports. Seen: independent sightings. Sources: --json.", style="dim")
 
 
 def _instances(out: Any, rows: list[Row]) -> None:
-    shown = table(("Instance", "fixed"), "Cloud", "GPU", ("Count", "right"), ("Checked", "fixed"))
-    for r in rows:
-        shown.add_row(r["instance"], r["cloud"], r["gpu"], str(r["count"] if r["count"] is not None else r["share"]), r["checked"])
-    out.print(shown)
+    columns = (("Instance", "left"), ("Cloud", "left"), ("GPU", "left"), ("Count", "right"), ("Checked", "left"))
+    shown = [
+        (r["instance"], r["cloud"], r["gpu"], str(r["count"] if r["count"] is not None else r["share"]), r["checked"]) for r in rows
+    ]
+    print_rows(out, columns, shown, drop=("Checked", "Cloud"))
 
 
 def _formats(out: Any, rows: list[Row]) -> None:

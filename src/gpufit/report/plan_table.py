@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpufit.report.console import console, model_heading, table
+from gpufit.report.console import console, model_heading, print_rows
 from gpufit.report.fit_table import EXACT, floor_text
 from gpufit.report.units import gib, plural
 from gpufit.sizing.plan import Plan
@@ -27,23 +27,26 @@ def print_plans(question: Question, concurrency: int, plans: Sequence[Plan], of:
         f"({gib(first.weights.bytes)}), {first.cache.name} cache"
     )
     out.print()
-    rows = table(
-        ("GPUs", "fixed"), ("GiB", "right"), ("Servers", "right"), ("Placement", "fixed"), ("Replicas", "right"), ("Each", "right"),
+    columns = (
+        ("GPUs", "left"), ("GiB", "right"), ("Servers", "right"), ("Placement", "left"), ("Replicas", "right"), ("Each", "right"),
         ("Total", "right"),
     )  # fmt: skip
+    rows = []
     for p in plans:
         tp, pp = int(p.placement.tensor_parallel), int(p.placement.pipeline_parallel)
         where = "1 GPU" if p.placement.gpus == 1 else f"tp {tp}" if pp == 1 else f"tp {tp} pp {pp}"
-        rows.add_row(
-            f"{p.hardware.count:,} x {p.hardware.gpu.id}",
-            f"{p.memory / 2**30:,.1f}",
-            str(p.servers),
-            where,
-            str(int(p.replicas)),
-            "-" if p.capacity.unlimited else f"{int(p.capacity.per_replica):,}",
-            "-" if p.capacity.unlimited else f"{int(p.total):,}",
+        rows.append(
+            (
+                f"{p.hardware.count:,} x {p.hardware.gpu.id}",
+                f"{p.memory / 2**30:,.1f}",
+                str(p.servers),
+                where,
+                str(int(p.replicas)),
+                "-" if p.capacity.unlimited else f"{int(p.capacity.per_replica):,}",
+                "-" if p.capacity.unlimited else f"{int(p.total):,}",
+            )
         )
-    out.print(rows)
+    print_rows(out, columns, rows, drop=("GiB", "Servers", "Replicas"))
     if of > len(plans):
         out.print(f"{of - len(plans)} more GPUs work: --all lists them", style="dim")
     out.print("Cloud instances that hold each: --json. gpufit fit MODEL --gpu ID:COUNT --tp N shows a row in full.", style="dim")

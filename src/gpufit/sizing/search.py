@@ -139,7 +139,7 @@ def asked_refusal(question: Question, hardware: Hardware) -> Refusal | None:
     if pp is not None:
         most = min(int(model.num_layers), hardware.count // (tp or 1))
         if pp > most:
-            what = f"{int(model.num_layers)} layers" if pp > int(model.num_layers) else f"{hardware.count} GPUs"
+            what = f"{int(model.num_layers)} layers" if pp > int(model.num_layers) else f"{hardware.count:,} GPUs"
             return Refusal(reason=f"pipeline parallel {pp} is more than {what} allow", legal=tuple(range(1, most + 1)))
     return None
 
@@ -179,7 +179,7 @@ def place(question: Question, hardware: Hardware, weights: WeightChoice, context
             enough = int(capacity.per_replica) >= wanted or (capacity.unlimited and capacity.fits)
             if enough and (int(placement.pipeline_parallel) == 1 or question.pipeline_parallel is not None):
                 return found, ""
-        if any(int(c.capacity.per_replica) >= wanted or c.capacity.unlimited and c.capacity.fits for c in seen.values()):
+        if any(int(c.capacity.per_replica) >= wanted or (c.capacity.unlimited and c.capacity.fits) for c in seen.values()):
             break
     if not seen:
         return None, why or "no tensor parallel degree is legal on this hardware"
@@ -262,4 +262,4 @@ def _warnings(question: Question, hardware: Hardware, candidate: Candidate, lowe
         yield f"tensor parallel {int(candidate.placement.tensor_parallel)} crosses servers of {hardware.gpus_per_node} GPUs"
     idle = hardware.count - int(candidate.replicas) * candidate.placement.gpus
     if idle:
-        yield f"{idle} of {hardware.count} GPUs {'stays' if idle == 1 else 'stay'} unused"
+        yield f"{idle:,} of {hardware.count:,} GPUs {'stays' if idle == 1 else 'stay'} unused"

@@ -43,7 +43,7 @@ def derivation(question: Question) -> Trail:
         found = answer(question)
         if found.capacity is None or found.total is None:
             raise UsageError(
-                f"{model.slug} on {found.hardware.count} x {found.hardware.gpu.id}: {found.reason}",
+                f"{model.slug} on {found.hardware.count:,} x {found.hardware.gpu.id}: {found.reason}",
                 hint="gpufit fit lists what is legal",
             )
         c = found.capacity
