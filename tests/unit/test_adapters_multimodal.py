@@ -180,7 +180,7 @@ def test_untied_heads_are_stated() -> None:
     assert any("output head" in sentence for sentence in model.assumptions)
     tied = read(MISTRAL_SMALL | {"tie_word_embeddings": True})
     assert int(model.total_params) - int(tied.total_params) == 131072 * 5120
-    assert not tied.assumptions
+    assert not any("output head" in sentence for sentence in tied.assumptions)
 
 
 def test_cross_attention_is_fixed() -> None:

@@ -37,6 +37,7 @@ class Config:
         self.fallbacks: dict[str, Default] = {}
         self.fell_back: dict[str, None] = {}
         self._read: set[str] = set()
+        self._trail: list[str] = []
         self._subs: dict[str, Config] = {}
 
     def where(self, name: str) -> str:
@@ -76,6 +77,7 @@ class Config:
         for name in names:
             value = self.data.get(name)
             if value is not None:
+                self._trail[:] = [self.where(name)]
                 return value
         if self.fallbacks and not any(n in self.data for n in names):
             known = next((n for n in names if n in self.fallbacks), None)
@@ -156,7 +158,13 @@ class Config:
             raise ConfigError(f"{self.where(name)} is {value!r}, expected an object", hint="check the config.json")
         if name not in self._subs:
             self._subs[name] = Config(value, origin=self.origin, path=f"{self.path}{name}.")
+            self._subs[name]._trail = self._trail
         return self._subs[name]
+
+    @property
+    def last(self) -> str:
+        """The field that was read last, at whichever level; empty before any was."""
+        return self._trail[0] if self._trail else ""
 
     def missing(self, *names: str) -> ConfigError:
         """The error for a required field that is not there."""
@@ -182,8 +190,15 @@ class Config:
             raise ConfigError(
                 f"{self.where(name)} is {value}, expected a number that is not negative", hint="check the config.json"
             )
+        per_layer = name.endswith(("layer", "layers", "depth", "modules")) and "per_layer" not in name
+        if value > (_MOST_LAYERS if per_layer else _MOST):
+            raise ConfigError(f"{self.where(name)} is {value:.3g}: no model is so large", hint="check the config.json")
         return value
 
+
+_MOST = 10**12
+_MOST_LAYERS = 10**5
+"""Bounds on what a file may ask for, far beyond any model: each layer costs the reader time and memory."""
 
 _HINTS = (
     "layer", "window", "attn", "attention", "head", "kv", "key_value", "cache", "latent", "lora_rank", "rank", "ssm", "mamba",

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from gpufit.errors import ConfigError
-from gpufit.formats.tensor import DTYPES
+from gpufit.formats.tensor import DTYPES, PLAIN
 from gpufit.model import TOWERS, Model, Published, counted
 from gpufit.quantity import NUMBER, Q, fact, total
 from gpufit.sources import agreement, quantization
@@ -101,12 +101,33 @@ def read_model(
 
     `published` replaces what the config itself says of the checkpoint's format; `total_params` and `active_params` replace the counts
     made from the parts (the catalogue's published counts); `hf_quant` is the content of hf_quant_config.json, where there is one.
-    Raises `ConfigError` for an unknown family, an unknown quantisation, a missing field, or an unread field that could change the cache.
+    Raises `ConfigError` for an unknown family, an unknown quantisation, a missing field, an unread field that could change the cache,
+    and a value that no reader can use.
     """
     config = Config(data, origin=origin)
+    try:
+        return _model(config, id, name, slug, published, hf_quant, total_params, active_params)
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise ConfigError(
+            f"{id}: {config.last or origin} or a field before it has a value that the reader cannot use ({type(error).__name__}: {error})",
+            hint=f"check that {origin} is the model's own and whole",
+        ) from error
+
+
+def _model(
+    config: Config,
+    id: str,
+    name: str,
+    slug: str,
+    published: Published | None,
+    hf_quant: Mapping[str, Any] | None,
+    total_params: Q | None,
+    active_params: Q | None,
+) -> Model:
+    origin = config.origin
     decoder = decoder_of(config)
     agreement.settle(decoder)
-    dtype = DTYPES.get(str(config.raw("torch_dtype", "dtype") or decoder.config.raw("torch_dtype", "dtype") or "bfloat16"), "bf16")
+    dtype = _dtype(config, decoder, say=published is None)
     share = rotary_share(decoder.config)
     if share is not None:
         decoder.extras.setdefault("rotary_share", share)
@@ -153,6 +174,26 @@ def read_model(
         unused_fields=tuple(sorted(unread)),
         extras=dict(decoder.extras),
     )
+
+
+def _dtype(config: Config, decoder: Decoder, *, say: bool) -> str:
+    """The short name of the plain dtype; with `say`, one that no level of the file names is an assumption of the answer."""
+    inner = [value for name, value in config.data.items() if isinstance(value, Mapping) and name.endswith("_config")]
+    given = [level.raw("torch_dtype", "dtype") for level in (config, decoder.config)]
+    given += [value.get("torch_dtype") or value.get("dtype") for value in inner]
+    for stated in given:
+        if stated is None or stated == "auto":
+            continue
+        word = str(stated).removeprefix("torch.")
+        found = DTYPES.get(word, word if word in PLAIN else None)
+        if found is None:
+            raise ConfigError(
+                f"{config.origin}: torch_dtype is {stated!r}, which is not known", hint=f"known are {', '.join(DTYPES)}"
+            )
+        return found
+    if say:
+        decoder.assumptions.append(f"{config.origin} names no dtype: tensors that are not quantised are taken as bf16")
+    return "bf16"
 
 
 def rotary_share(config: Config) -> Q | None:

@@ -10,7 +10,13 @@ from gpufit.sources.dense import fused_qkv, out_proj
 
 ARCHITECTURES = ("OLMoForCausalLM",)
 CLASS = "OLMoConfig (ai2-olmo)"
-PLAIN = {"alibi": False, "include_bias": False, "attention_layer_norm": False, "layer_norm_with_affine": False, "block_group_size": 1}
+PLAIN = {
+    "alibi": False,
+    "include_bias": False,
+    "attention_layer_norm": False,
+    "layer_norm_with_affine": False,
+    "block_group_size": 1,
+}
 INERT = frozenset(
     {"attention_layer_norm_with_affine", "flash_attention", "init_cutoff_factor", "multi_query_attention", "bias_for_layer_norm"}
 )

@@ -111,7 +111,9 @@ def mixture_layers(d: Decoder, own: int, draft: int) -> tuple[int, ...]:
     if listed is not None:
         items = listed.split(",") if isinstance(listed, str) else config.items("moe_layers_enum") or []
         if not all(str(item).strip().isdecimal() for item in items if str(item).strip()):
-            raise ConfigError(f"{config.where('moe_layers_enum')} is {listed!r}, expected layer numbers", hint="check the config.json")
+            raise ConfigError(
+                f"{config.where('moe_layers_enum')} is {listed!r}, expected layer numbers", hint="check the config.json"
+            )
         numbers = {int(item) for item in items if str(item).strip()}
         return tuple(i for i in range(own + draft) if i in numbers)
     return tuple(range(config.integer("first_k_dense_replace", default=3), own))
