@@ -104,7 +104,9 @@ def test_an_assumed_recipe_refuses_nothing() -> None:
         ("qwen3-vl-235b-a22b", "fp8", 4, "towers and projectors are taken at 16 bit"),
         ("qwen3.5-397b-a17b", "fp8", 4, "in_proj_ba in 16 bit"),
         ("gpt-oss-120b", "fp8", 8, "routed experts in fp8 per channel"),
+        ("gpt-oss-120b", "int4", 8, "routed experts in int4 per channel"),
         ("qwen3-30b-a3b", "int4", 4, "routed experts in int4 groups of 64"),
+        ("exaone-4.0-32b", "fp8", 8, "gate_up_proj, down_proj in fp8 per channel"),
     ],
 )
 def test_a_format_that_is_asked_for_fits_its_shards(slug: str, weights: str, tp: int, said: str) -> None:
@@ -185,3 +187,10 @@ def test_formats_without_hardware_are_warned_of() -> None:
     assert ["compute capability 7.5" in w for w in warned("llama-3.1-8b", "t4", "int4")] == [True]
     assert warned("gpt-oss-20b", "b200", "published") == []
     assert warned("llama-3.1-8b", "t4", "bf16") == []
+
+
+def test_what_is_not_quantised_is_said_where_it_weighs() -> None:
+    """Gemma 4 E2B keeps the tables of its layers at 16 bit in any format: the bar is wider than the format's bytes, and says so."""
+    said = [r for r in capacity("gemma-4-e2b", "h100-sxm", weights="fp8").remarks if "counts whole" in r]
+    assert len(said) == 1
+    assert not [r for r in capacity("llama-3.1-8b", "h100-sxm", weights="fp8").remarks if "counts whole" in r]

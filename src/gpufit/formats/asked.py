@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from math import gcd
 
 from gpufit.formats.eight_bit import BlockScaled, ChannelScaled, TensorScaled, scale_of
@@ -13,14 +14,16 @@ from gpufit.model import Model, Recipe
 from gpufit.quantity import BIT, BYTE, NUMBER, Q, fact
 
 
-def _groups(bits: int, *, zeros: bool, group: int = 128) -> IntegerGroups:
-    origin = f"the format as asked for: groups of {group} with an fp16 scale"
+@cache
+def _groups(bits: int, *, zeros: bool, group: int | None = 128) -> IntegerGroups:
+    scales = "one fp16 scale a channel" if group is None else f"groups of {group} with an fp16 scale"
+    origin = f"the format as asked for: {scales}"
     return IntegerGroups(
-        name=f"int{bits} groups of {group}",
+        name=f"int{bits} per channel" if group is None else f"int{bits} groups of {group}",
         word=f"int{bits}",
         bits=fact(bits, BIT, symbol="e", name="bits of one weight", origin=origin),
         scale=fact(2, BYTE, symbol="z", name="bytes of one scale", origin=origin),
-        group=fact(group, NUMBER, symbol="g", name="weights that share a scale", origin=origin),
+        group=None if group is None else fact(group, NUMBER, symbol="g", name="weights that share a scale", origin=origin),
         packed_rows=True,
         packed_zero=zeros,
     )
@@ -86,11 +89,12 @@ _LEAST_GROUP = 32
 
 
 def finer(form: TensorFormat, width: int) -> tuple[TensorFormat, ...]:
-    """Formats of the same bits whose scales stand closer, for a matrix with so many input features on a GPU; none where none is known."""
+    """Formats of the same bits whose scales no shard cuts, for a matrix with so many input features on a GPU; none where none is known."""
     if isinstance(form, BlockScaled):
         return (_PER_CHANNEL,)
     if isinstance(form, IntegerGroups) and form.group is not None:
         group = gcd(int(form.group), width)
-        if _LEAST_GROUP <= group < int(form.group):
-            return (_groups(int(form.bits), zeros=form.packed_zero, group=group),)
+        bits, zeros = int(form.bits), form.packed_zero
+        between = (_groups(bits, zeros=zeros, group=group),) if _LEAST_GROUP <= group < int(form.group) else ()
+        return (*between, _groups(bits, zeros=zeros, group=None))
     return ()

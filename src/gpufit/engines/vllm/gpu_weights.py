@@ -16,7 +16,7 @@ from gpufit.engines.vllm.weight_shards import Spread
 from gpufit.engines.vllm.weights import draft_weights_on_rank, recognised, weights_on_rank
 from gpufit.formats.asked import assumed_recipe, recipe_for
 from gpufit.model import TOWERS, Model, Published, Recipe
-from gpufit.quantity import BYTE, Q, fact
+from gpufit.quantity import BYTE, Q, ceil, fact
 
 _SIXTEEN = fact(2, BYTE, symbol="w16", name="bytes of one 16-bit weight", origin="16-bit formats")
 
@@ -98,8 +98,12 @@ def gpu_weights(
     return GpuWeights(created=made.created, held=held, extras=tuple(extras), refitted=made.refitted)
 
 
-def loading_remarks(weights: GpuWeights, seen: Checkpoint) -> Iterable[str]:
+def loading_remarks(weights: GpuWeights, seen: Checkpoint, settings: VllmSettings) -> Iterable[str]:
     """Sentences on what the bar of weights holds beside the checkpoint's own bytes, and where an assumed format gave way."""
+    share = seen.weights.bytes / settings.tp
+    if int(settings.pp) == 1 and int(weights.created) * 100 > share.value * 105:
+        even = f"{_gib(ceil(share))} GiB" if int(settings.tp) == 1 else f"an even share of {_gib(ceil(share))} GiB"
+        yield f"vLLM creates {_gib(weights.created)} GiB of weights on a GPU, not {even}: what it does not split or quantise counts whole, widths are padded"
     if _gib(weights.held) != _gib(weights.created):
         parts = ", ".join(f"{_gib(q)} GiB {q.name.removesuffix(' on one GPU')}" for q in weights.extras if int(q) >= _VISIBLE)
         yield f"{_gib(weights.held)} GiB of weights on a GPU are {_gib(weights.created)} GiB as created and, once loaded, {parts}"

@@ -279,7 +279,7 @@ class Vllm:
             details=details,
             warnings=warnings(gpu, plan, overhead, weights.format, cache),
             remarks=(
-                *loading_remarks(loaded, seen),
+                *loading_remarks(loaded, seen, settings),
                 *overhead_remarks(overhead, fits=fits, fits_low=low.fits, fits_high=high.fits),
                 *remarks(model, plan, needed, reserved, each, cache, self.constants),
             ),

@@ -164,9 +164,12 @@ def _is_mixture(module: _Module) -> bool:
 
 
 def _refit(model: Model, module: _Module, spread: Spread, refitted: dict[str, str]) -> None:
-    """Gives a module the first format that its shards hold: the assumed one, for experts one with finer scales, at last 16 bit."""
+    """Gives a module the first format that its shards hold: the assumed one, one with finer scales, at last 16 bit.
+
+    Small projections of state mixers, which checkpoints leave at 16 bit, get no finer scales.
+    """
     cuts = [cut(p, spread) for p in module.parts]
-    narrower = finer(module.form, _expert_width(cuts)) if _is_mixture(module) else ()
+    narrower = () if module.parts[0].role is Role.STATE else finer(module.form, _inner(cuts))
     for form in (module.form, *narrower):
         try:
             _one_layer(model, replace(module, form=form), cuts, spread)
@@ -180,9 +183,10 @@ def _refit(model: Model, module: _Module, spread: Spread, refitted: dict[str, st
     refitted[module.name] = "16 bit"
 
 
-def _expert_width(cuts: list[Cut]) -> int:
-    """Input features of the down matrix on one rank."""
-    return next(int(c.columns) for c in cuts if c.part.shard is Shard.ROW and c.columns is not None)
+def _inner(cuts: list[Cut]) -> int:
+    """The input features that a group of scales must divide on one rank: those of a row-split matrix where there is one."""
+    split = [c for c in cuts if c.part.shard is Shard.ROW and c.columns is not None] or cuts
+    return int(split[0].columns or 0)
 
 
 def _bytes(model: Model, module: _Module, spread: Spread) -> Q:
