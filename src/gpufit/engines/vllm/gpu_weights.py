@@ -103,7 +103,8 @@ def loading_remarks(weights: GpuWeights, seen: Checkpoint, settings: VllmSetting
     share = seen.weights.bytes / settings.tp
     if int(settings.pp) == 1 and int(weights.created) * 100 > share.value * 105:
         even = f"{_gib(ceil(share))} GiB" if int(settings.tp) == 1 else f"an even share of {_gib(ceil(share))} GiB"
-        yield f"vLLM creates {_gib(weights.created)} GiB of weights on a GPU, not {even}: what it does not split or quantise counts whole, widths are padded"
+        why = "what it does not split or quantise counts whole, widths are padded"
+        yield f"vLLM creates {_gib(weights.created)} GiB of weights on a GPU, not {even}: {why}"
     if _gib(weights.held) != _gib(weights.created):
         parts = ", ".join(f"{_gib(q)} GiB {q.name.removesuffix(' on one GPU')}" for q in weights.extras if int(q) >= _VISIBLE)
         yield f"{_gib(weights.held)} GiB of weights on a GPU are {_gib(weights.created)} GiB as created and, once loaded, {parts}"
