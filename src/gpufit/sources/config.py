@@ -130,7 +130,7 @@ class Config:
         value = self.raw(*names)
         if value is None:
             value = default.value if isinstance(default, Default) else default
-        if not isinstance(value, bool | int):
+        if not isinstance(value, bool | int) or value not in (0, 1):
             raise ConfigError(f"{self.where(names[0])} is {value!r}, expected true or false", hint="check the config.json")
         return bool(value)
 

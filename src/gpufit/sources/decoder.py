@@ -108,6 +108,11 @@ class Decoder:
         """One weight part; `module` is below the prefix unless it begins with a slash. Zero copies (experts) are refused."""
         if copies is not None and not int(copies):
             raise ConfigError(f"{copies.name} is 0 ({copies.origin}), but layers have a {name}", hint="check the config.json")
+        if active is not None and int(active[0]) > int(active[1]):
+            raise ConfigError(
+                f"{active[0].name} is {active[0].value} ({active[0].origin}), but there are {active[1].value} of them",
+                hint="check the config.json",
+            )
         path = module[1:] if module.startswith("/") else self.prefix + module
         self.parts.append(
             WeightPart(

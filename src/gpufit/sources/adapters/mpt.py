@@ -17,7 +17,10 @@ def read(config: Config) -> Decoder:
     d = basics(config, CLASS, tie=True, prefix="transformer.", vocab_size=50368, max_seq_len=2048)
     if not config.flag("no_bias", default=True):
         raise ConfigError(f"{config.where('no_bias')} is false", hint="MPT without biases is understood")
-    config.ignore("init_config", "ffn_config")
+    config.ignore("init_config")
+    feed = config.sub("ffn_config")
+    if feed is not None and feed.text("ffn_type") not in (None, "mptmlp"):
+        raise ConfigError(f"{feed.where('ffn_type')} is {feed.text('ffn_type')!r}", hint="mptmlp is understood")
     positions = _attention(d)
     windows(d, None, every(d, FULL))
     output(d, module="wte")

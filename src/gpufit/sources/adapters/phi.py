@@ -36,7 +36,9 @@ def _first(config: Config) -> Decoder:
     if kinds is not None and (kinds.text("block_cls") or "parallel") != "parallel":
         raise ConfigError(f"{kinds.where('block_cls')} is {kinds.text('block_cls')}", hint="parallel is known")
     if kinds is not None:
-        kinds.ignore("mlp", "mixer")
+        feed = kinds.sub("mlp")
+        if feed is not None and feed.text("mlp_cls") not in (None, "mlp", "fused_mlp"):
+            raise ConfigError(f"{feed.where('mlp_cls')} is {feed.text('mlp_cls')}", hint="a plain MLP is known")
     d.kv_heads = config.maybe("n_head_kv", symbol="n_kv", label="KV heads") or d.kv_heads
     windows(d, None, every(d, FULL))
     output(d, module="layers.0.wte", head=f"/layers.{int(d.num_layers) + 1}.linear", head_bias=True)
