@@ -186,6 +186,7 @@ def test_formats_without_hardware_are_warned_of() -> None:
     assert ["fp4 hardware" in w for w in warned("gpt-oss-20b", "h100-sxm", "published")] == [True]
     assert ["compute capability 7.5" in w for w in warned("llama-3.1-8b", "t4", "int4")] == [True]
     assert warned("gpt-oss-20b", "b200", "published") == []
+    assert any("Hopper's padding is taken" in w for w in capacity("gpt-oss-20b", "mi300x").warnings)
     assert warned("llama-3.1-8b", "t4", "bf16") == []
 
 

@@ -36,6 +36,8 @@ def warnings(gpu: Gpu, plan: CachePlan, overhead: Overhead, weights: str, cache:
             f"{gpu.name} has compute capability {device.major}.{device.minor}: "
             f"vLLM's kernels for {weights} weights may refuse it below 8.0"
         )
+    if device is None and weights == "mxfp4":
+        said.append(f"how vLLM's kernels pad mxfp4 experts on {gpu.name} is not known: Hopper's padding is taken")
     if _scales_apart(plan.cache_dtype, cache):
         said.append(f"what a sequence needs in {plan.cache_dtype} is without scales; what vLLM reserves has them")
     if not overhead.stated:
