@@ -183,7 +183,8 @@ def test_formats_without_hardware_are_warned_of() -> None:
     def warned(slug: str, gpu: str, weights: str) -> list[str]:
         return [w for w in capacity(slug, gpu, weights=weights).warnings if "fp4 hardware" in w or "compute capability" in w]
 
-    assert ["fp4 hardware" in w for w in warned("gpt-oss-20b", "h100-sxm", "published")] == [True]
+    assert ["compute in 16 bit" in w for w in warned("gpt-oss-20b", "h100-sxm", "published")] == [True]
+    assert "compute in 16 bit, if they load them at all" in warned("llama-3.1-8b", "t4", "nvfp4")[0]
     assert ["compute capability 7.5" in w for w in warned("llama-3.1-8b", "t4", "int4")] == [True]
     assert warned("gpt-oss-20b", "b200", "published") == []
     assert any("Hopper's padding is taken" in w for w in capacity("gpt-oss-20b", "mi300x").warnings)

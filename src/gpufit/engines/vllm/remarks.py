@@ -28,9 +28,11 @@ def warnings(gpu: Gpu, plan: CachePlan, overhead: Overhead, weights: str, cache:
     said = list(plan.notes)
     if gpu.allocator_total is None:
         said.append(_allocator(gpu))
-    if weights in _FOUR_BIT and gpu.fp4 is False:
-        said.append(f"{gpu.name} has no fp4 hardware: engines keep {weights} weights but compute in 16 bit, if they load them at all")
     device = device_of(gpu)
+    if weights in _FOUR_BIT and gpu.fp4 is False:
+        # Weight-only kernels (Marlin, Triton) run them from Ampere on; elsewhere nothing is known.
+        doubt = "" if device is not None and device.capability >= _AMPERE else ", if they load them at all"
+        said.append(f"{gpu.name} has no fp4 hardware: engines keep {weights} weights but compute in 16 bit{doubt}")
     if device is not None and device.capability < _AMPERE and weights not in _UNQUANTISED:
         said.append(
             f"{gpu.name} has compute capability {device.major}.{device.minor}: "
