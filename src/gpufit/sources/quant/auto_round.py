@@ -48,6 +48,9 @@ def read(d: Declared) -> Found:
     k.ignore(
         "sym", "super_bits", "super_group_size", "amp", "to_quant_block_names", "supported_types", "act_bits", "static_kv_dtype"
     )
+    scales = (k.text("scale_dtype") or "float16").removeprefix("torch.")
+    if scales not in ("float16", "fp16", "bfloat16", "bf16"):
+        raise d.refuse("scale_dtype", scales, "only 16-bit scales are known")
     if k.raw("super_bits") or k.raw("super_group_size"):
         raise d.refuse("super_bits", k.raw("super_bits"), "scales quantised once more are not known")
     rules: list[Rule] = []
