@@ -179,7 +179,7 @@ GROWING = ("llama", "deepseek", "deepseek_v32")
 def configs(draw: st.DrawFn, *families: str) -> Config:
     """The content of a config.json of one of these families, or of any."""
     family = draw(st.sampled_from(families or tuple(FAMILIES)))
-    return FAMILIES[family](draw, draw(_common()))
+    return {"torch_dtype": "bfloat16"} | FAMILIES[family](draw, draw(_common()))
 
 
 @st.composite
