@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpufit.errors import ConfigError
+from gpufit.quantity import Q
 from gpufit.sources.decoder import Decoder
 
 SYNONYMS = (
@@ -59,6 +60,7 @@ def settle(d: Decoder) -> None:
     """
     _synonyms(d)
     _basics(d)
+    _heads(d)
     if any(part.name in ("q_norm", "query norm") for part in d.parts):
         d.config.ignore("use_qk_norm", "qk_norm")
     if d.config.data.get("use_sliding_window") is False:
@@ -93,6 +95,19 @@ def _basics(d: Decoder) -> None:
         if value is not None and taken is not None and value != int(taken):
             raise ConfigError(
                 f"{d.config.where(name)} is {value}, but this family takes {int(taken)} {taken.name} from other fields",
+                hint="check the config.json",
+            )
+
+
+def _heads(d: Decoder) -> None:
+    """Attention that keeps keys and values has KV heads, and as many attention heads to each."""
+    for group in d.groups:
+        heads, kv = getattr(group.kind, "attention_heads", None), getattr(group.kind, "kv_heads", None)
+        if not isinstance(heads, Q) or not isinstance(kv, Q):
+            continue
+        if not int(kv) or int(heads) % int(kv):
+            raise ConfigError(
+                f"{kv.name} are {kv.value} ({kv.origin or d.config.origin}), which {heads.value} attention heads cannot share evenly",
                 hint="check the config.json",
             )
 

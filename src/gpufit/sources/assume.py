@@ -28,6 +28,10 @@ _PLAIN = frozenset(
 )  # fmt: skip
 """Fields that plain attention with a dense MLP has."""
 
+_NEEDED = ("intermediate_size", "vocab_size")
+_WIDTHS = ("n_inner", "ffn_dim", "d_ff", "ffn_hidden_size", "mlp_hidden_size", "inner_hidden_size", "d_inner")
+"""Fields without which the MLP and the tables have no size, and the names that other families have for the first."""
+
 _OTHER_KINDS = re.compile(
     r"(?i)moe|mamba|mixtral|expert|hybrid|ssm|rwkv|linear|delta|sparse|latent|mla|retnet|hyena|conv|griffin|xlstm|diffusion|audio|vision|vl\b"
 )
@@ -41,12 +45,17 @@ def dense_model(config: Mapping[str, Any], reader: Callable[[Mapping[str, Any]],
     a field with a hinting name that plain attention does not have, a class name, a nested part, an encoder beside the decoder.
     """
     family = str(config.get("model_type") or "")
-    classes = [str(a) for a in config.get("architectures") or []]
+    listed = config.get("architectures") or []
+    classes = [str(a) for a in listed] if isinstance(listed, list) else [str(listed)]
     found = [f"its name {name!r}" for name in (family, *classes) if _OTHER_KINDS.search(name)]
     found += [f"{k} is an object" for k, v in config.items() if isinstance(v, Mapping) and not is_off(v) and k not in _HARMLESS]
     found += [f"{name} = {config[name]!r}" for name in suspicious({k: v for k, v in config.items() if k not in _PLAIN | _HARMLESS})]
     if config.get("is_encoder_decoder"):
         found.append("is_encoder_decoder is true")
+    found += [f"{name} is false" for name in ("is_causal", "causal") if config.get(name) is False]
+    found += [f"it has no {name}, and no class whose default could stand for it" for name in _NEEDED if config.get(name) is None]
+    width = config.get("intermediate_size")
+    found += [f"{name} = {config[name]!r} beside intermediate_size" for name in _WIDTHS if config.get(name) not in (None, width)]
     if classes and not any(c.endswith(("ForCausalLM", "LMHeadModel")) for c in classes):
         found.append(f"no class of {', '.join(classes)} is a causal language model")
     if found:

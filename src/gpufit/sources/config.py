@@ -288,7 +288,9 @@ def suspicious(unread: Mapping[str, Any], inert: frozenset[str] = frozenset(), *
 
 
 def _by_name(name: str) -> bool:
-    return any(hint in name for hint in _HINTS) or any(word in _WORDS for word in _SPLIT.split(name)) or name in _WORDS
+    if name.endswith("_dim") and not name.startswith(("rotary", "rope")):
+        return True
+    return any(hint in name for hint in _HINTS) or any(word in _WORDS for word in _SPLIT.split(name))
 
 
 def _by_value(name: str, value: Any, layers: int) -> bool:
