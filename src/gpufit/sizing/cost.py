@@ -8,7 +8,7 @@ from gpufit.engines.arithmetic import bytes_per_token, fixed_bytes, growing_byte
 from gpufit.errors import UsageError
 from gpufit.formats.cache import CACHE_FORMATS, CacheFormat
 from gpufit.layers.base import LayerKind
-from gpufit.model import Model
+from gpufit.model import LayerGroup, Model
 from gpufit.placement import legal_tensor_degrees, placed, tensor_reason
 from gpufit.quantity import TOKEN_PER_SEQUENCE, Q, fact
 
@@ -66,7 +66,7 @@ def cache_cost(
             per_token=group.kind.bytes_per_token(split, cache),
             fixed=group.kind.fixed_bytes(split, cache),
         )
-        for group in model.layers
+        for group in _merged(model.layers)
     )
     return CacheCost(
         model=model,
@@ -82,6 +82,18 @@ def cache_cost(
             for n in _contexts(model, contexts, skip_too_long)
         ),
     )
+
+
+def _merged(groups: tuple[LayerGroup, ...]) -> tuple[LayerGroup, ...]:
+    """The groups with those that keep nothing joined by kind: which layer they share with is no cost of theirs."""
+    found: list[LayerGroup] = []
+    for group in groups:
+        place = next((i for i, f in enumerate(found) if f.kind.kind == group.kind.kind and group.kind.kind in ("none", "shared")), None)
+        if place is None:
+            found.append(group)
+        else:
+            found[place] = LayerGroup(kind=group.kind, indices=tuple(sorted((*found[place].indices, *group.indices))))
+    return tuple(found)
 
 
 def _contexts(model: Model, asked: tuple[Q | None, ...] | None, skip_too_long: bool) -> tuple[Q, ...]:
