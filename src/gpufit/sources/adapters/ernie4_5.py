@@ -7,6 +7,7 @@ from gpufit.sources.decoder import Decoder
 from gpufit.sources.dense import basics, every, llama_shape, windows
 from gpufit.sources.patterns import FULL
 
+INERT = frozenset({"compression_ratio"})
 CLASS = "Ernie4_5Config (transformers 5.24.0)"
 
 

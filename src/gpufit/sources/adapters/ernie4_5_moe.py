@@ -11,7 +11,7 @@ from gpufit.sources.patterns import class_defaults, pre_norms, without
 from gpufit.sources.stated import with_defaults
 
 ARCHITECTURES = ("Ernie4_5_MoeForCausalLM",)
-INERT = frozenset({"moe_norm_min", "moe_capacity", "moe_gate", "moe_use_aux_free"})
+INERT = frozenset({"compression_ratio", "moe_norm_min", "moe_capacity", "moe_gate", "moe_use_aux_free"})
 DEFAULTS = class_defaults(
     "Ernie4_5_MoeConfig (transformers 5.24.0)",
     vocab_size=103424,
