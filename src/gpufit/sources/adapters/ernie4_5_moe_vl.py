@@ -20,7 +20,8 @@ INERT = frozenset(
     {
         "moe_capacity", "moe_gate", "moe_norm_min", "moe_use_aux_free", "moe_multimodal_dispatch_use_allgather", "multimodel_experts",
         "use_recompute_moe", "moe_use_hard_gate", "moe_group", "moe_gate_act", "moe_aux_loss_lambda", "moe_orthogonal_loss_lambda",
-        "compression_ratio", "moe_z_loss_lambda", "sinkhorn_2gate", "sinkhorn_temp", "moe_dense_experts_token_type_id", "vit_num_recompute_layers",
+        "compression_ratio",
+        "moe_z_loss_lambda", "sinkhorn_2gate", "sinkhorn_temp", "moe_dense_experts_token_type_id", "vit_num_recompute_layers",
     }
 )  # fmt: skip
 TEXT = "Ernie4_5_VLMoeTextConfig (transformers 5.24.0)"
@@ -74,7 +75,9 @@ def both(text: Config, name: str) -> tuple[int, int]:
     value: Any = text.raw(name)
     pair = value if isinstance(value, list) else [value, value]
     if len(pair) != 2 or not all(isinstance(v, int) and not isinstance(v, bool) and v >= -1 for v in pair):
-        raise ConfigError(f"{text.where(name)} is {value!r}, expected a number for text and one for images", hint="check the config.json")
+        raise ConfigError(
+            f"{text.where(name)} is {value!r}, expected a number for text and one for images", hint="check the config.json"
+        )
     return pair[0], pair[1]
 
 
@@ -99,7 +102,9 @@ def _experts(d: Decoder, text: Config, sparse: tuple[int, ...], bias: bool) -> N
     shared = text.maybe("moe_num_shared_experts", symbol="E_s", label="shared experts")
     if shared is not None and int(shared):
         width = text.item(widths[0], "moe_intermediate_size", symbol="I_e", label="text expert width")
-        d.mlp(sparse, shared * width, bias=bias, module=f"{module}.shared_experts", role=Role.SHARED_EXPERTS, label="shared expert ")
+        d.mlp(
+            sparse, shared * width, bias=bias, module=f"{module}.shared_experts", role=Role.SHARED_EXPERTS, label="shared expert "
+        )
 
 
 def _vision(d: Decoder, config: Config) -> None:
@@ -145,6 +150,7 @@ def _joined(config: Config, v: Config) -> Q:
         raise config.missing("spatial_conv_size")
     if outer is not None and inner is not None and int(outer) != int(inner):
         raise ConfigError(
-            f"{config.where('spatial_conv_size')} is {outer.value}, but spatial_merge_size is {inner.value}", hint="check the config.json"
+            f"{config.where('spatial_conv_size')} is {outer.value}, but spatial_merge_size is {inner.value}",
+            hint="check the config.json",
         )
     return found
