@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpufit.errors import ConfigError
 from gpufit.model import Role
 from gpufit.quantity import Q
+from gpufit.sources.adapters import deepseek_ocr
 from gpufit.sources.config import Config
 from gpufit.sources.decoder import Decoder
 from gpufit.sources.nested import text_model
@@ -21,7 +22,9 @@ PROJECTOR = class_defaults(
 
 
 def read(config: Config) -> Decoder:
-    """The text model decides about its head by its own config."""
+    """The text model decides about its head by its own config. DeepSeek-OCR's files have the same model type."""
+    if any("DeepseekOCR" in str(name) for name in config.items("architectures") or []):
+        return deepseek_ocr.read(config)
     config.ignore("candidate_resolutions", "global_view_pos", "tie_word_embeddings")
     d = text_model(config, "language_config", inside="language.", model_type="deepseek_v2")
     v, p = config.sub("vision_config"), config.sub("projector_config")
