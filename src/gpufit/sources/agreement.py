@@ -14,7 +14,7 @@ from gpufit.quantity import Q
 from gpufit.sources.decoder import Decoder
 
 SYNONYMS = (
-    ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "num_blocks"),
     ("num_attention_heads", "n_head", "n_heads", "num_heads"),
     ("hidden_size", "n_embd", "n_embed", "d_model"),
     ("head_dim", "attention_head_dim"),
@@ -65,6 +65,8 @@ def settle(d: Decoder) -> None:
         d.config.ignore("use_qk_norm", "qk_norm")
     if d.config.data.get("use_sliding_window") is False:
         d.config.ignore("use_sliding_window", "sliding_window", "max_window_layers")
+    if not d.config.data.get("sliding_window"):
+        d.config.ignore("max_window_layers")
     if d.groups:
         _backwards(d)
         for name in ("layer_types", "layers_block_type"):

@@ -207,6 +207,15 @@ _HINTS = (
 )  # fmt: skip
 """Parts of a field name that hint at the shape of the cache or of the weights."""
 
+_NUMERIC = (
+    "_token_id", "_token_index", "_token_ids", "_token", "_eps", "_epsilon", "_dropout", "_dropout_prob", "_pdrop", "_loss_coef",
+    "_initializer_range", "_std", "_theta", "_softcapping", "_softcap", "_act", "_activation",
+)  # fmt: skip
+"""Ends of the names of numbers that a layer computes with, and of tokens: none of them is the size of anything."""
+
+_KERNELS = ("flash", "sdpa", "xformers", "liger", "attn_implementation", "fuse_cross_entropy")
+"""Names of kernels: how a layer is computed, not what it keeps."""
+
 _WORDS = frozenset(
     """
     mla cla gqa mqa swa dsa nsa csa hca gla ssd yoco loop loops looped meta retention retain span spans horizon lookback lookahead kept
@@ -240,7 +249,7 @@ _INERT = frozenset(
     forced_bos_token_id forced_eos_token_id
     num_beams decoder_start_token_id attention_logits_soft_cap output_logits_soft_cap
     softmax_scale router_dtype moe_router_dtype js_config generation_config use_mem_efficient_attn use_flash_attention
-    ignore_index key_multiplier
+    ignore_index key_multiplier no_repeat_ngram_size encoder_no_repeat_ngram_size decoder_bias
     """.split()
 )
 """Fields with a hinting name that change no byte: training, numerics, bookkeeping. A field's meaning decides, not its look."""
@@ -257,6 +266,7 @@ _TOWERS = frozenset(
 
 _PLAIN_OBJECTS = (
     "rope", "rotary", "label", "auto_map", "task", "sentence_transformers", "generation", "processor", "prompt", "js_config",
+    "pipeline",
 )  # fmt: skip
 """Parts of the names of objects that say nothing of the model's shape."""
 
@@ -280,7 +290,7 @@ def suspicious(unread: Mapping[str, Any], inert: frozenset[str] = frozenset(), *
     found = []
     for path, value in unread.items():
         name = path.rsplit(".", 1)[-1]
-        if name in _INERT or name in inert or is_off(value) or name.endswith(("_token_id", "_token_index", "_token_ids", "_token")):
+        if name in _INERT or name in inert or is_off(value) or name.endswith(_NUMERIC) or any(k in name for k in _KERNELS):
             continue
         if _by_name(name.lower()) or name in _TOWERS or _by_value(name.lower(), value, layers):
             found.append(path)
@@ -288,7 +298,7 @@ def suspicious(unread: Mapping[str, Any], inert: frozenset[str] = frozenset(), *
 
 
 def _by_name(name: str) -> bool:
-    if name.endswith("_dim") and not name.startswith(("rotary", "rope")):
+    if name.endswith(("_dim", "_bias")) and not name.startswith(("rotary", "rope")):
         return True
     return any(hint in name for hint in _HINTS) or any(word in _WORDS for word in _SPLIT.split(name))
 

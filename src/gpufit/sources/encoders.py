@@ -36,6 +36,8 @@ def encoder(config: Config, source: str, *, inside: str = "", late: bool = False
         )
     listed = config.items("architectures") or ["Model"]
     top = next((word for end, word in TOPS.items() if str(listed[0]).endswith(end)), None)
+    if str(listed[0]).endswith("LMHeadModel"):
+        top = None
     if "ColBERT" in str(listed[0]):
         top = "late" if late else None
     if top is None:

@@ -32,8 +32,9 @@ def read(config: Config) -> Decoder:
     d = basics(config, f"{name} (transformers 5.24.0)", tie=True, prefix="transformer.", vocab_size=50257, n_positions=1024)
     if config.flag("add_cross_attention"):
         raise ConfigError(f"{config.where('add_cross_attention')} is true", hint="a decoder without an encoder is understood")
-    if code and config.flag("multi_query", default=True):
-        d.kv_heads = config.item(1, "multi_query", symbol="n_kv", label="KV heads")
+    if code:
+        shared = config.flag("multi_query", default=True)
+        d.kv_heads = config.item(1, "multi_query", symbol="n_kv", label="KV heads") if shared else d.attention_heads
     positions = d.max_context
     windows(d, None, every(d, FULL))
     output(d, module="wte")

@@ -7,7 +7,7 @@ from gpufit.sources.decoder import Decoder
 from gpufit.sources.dense import basics, latent_shape
 
 CLASS = "MiniCPM3Config (transformers 5.24.0)"
-INERT = frozenset({"scale_depth", "num_key_value_heads", "head_dim"})
+INERT = frozenset({"scale_depth", "num_key_value_heads", "head_dim", "qk_head_dim"})
 
 
 def read(config: Config) -> Decoder:
