@@ -30,7 +30,7 @@ from gpufit.layers.sparse import IndexOnly, SparseFull, SparseLatent
 from gpufit.layers.state import State
 from gpufit.layers.xlstm import Mlstm
 from gpufit.model import LayerGroup
-from gpufit.quantity import NUMBER, Q, ceil_div, fact
+from gpufit.quantity import NUMBER, TOKEN_PER_SEQUENCE, Q, ceil_div, fact
 
 CUDA_8_9 = (8, 9)
 """The first compute capability with fp8 in Triton kernels (v1/attention/backends/triton_attn.py)."""
@@ -247,13 +247,27 @@ def _attention_specs(here: Setting, part: Placed, block: Q, cache: str) -> list[
         if tokens != int(block):
             origin = f"the largest kernel block of {part.backend.name} within {int(block)}"
             size = fact(tokens, TOKEN_PER_BLOCK, symbol="B_w", name="tokens in a block of a sliding-window layer", origin=origin)
-        return [replace(_spec(SpecKind.SLIDING, kind.title, size, one, layout), window=kind.window)]
+        return [replace(_spec(SpecKind.SLIDING, kind.title, size, one, layout), window=_window(here, kind))]
     if isinstance(kind, Chunked):
         return [replace(_spec(SpecKind.CHUNKED, kind.title, block, one, layout), chunk=kind.chunk)]
     specs = [_spec(SpecKind.FULL, kind.title, block, one, layout)]
     if isinstance(kind, SparseFull):
         specs.append(_spec(SpecKind.LATENT, "index key", block, kind.index.bytes_per_token(), ("index",)))
     return specs
+
+
+def _window(here: Setting, kind: Sliding) -> Q:
+    """The window as the cache manager counts it: with the token that is computed, which some families leave out of theirs."""
+    if not here.constants.listed("window_beside_token_families", here.traits.family):
+        return kind.window
+    own = fact(
+        1,
+        TOKEN_PER_SEQUENCE,
+        symbol="u",
+        name="token itself, which the family's window does not count",
+        origin="vLLM 0.33.0: commandr.py",
+    )
+    return (kind.window + own).as_step("w", "attention window with the token itself")
 
 
 def _layout(here: Setting, kind: Full, cache: str) -> tuple[object, ...]:
