@@ -289,7 +289,7 @@ def test_a_dtype_casts_a_plain_checkpoint() -> None:
     plain, wide = (pasted(*line, *more)["models"][0]["weights"] for more in ((), ("--dtype", "float32")))
     assert (plain["format"], wide["format"]) == ("bf16", "fp32")
     assert wide["bytes"] == 2 * plain["bytes"] == 4 * 8_030_261_248
-    olmo = ("vllm", "serve", "allenai/OLMo-2-0325-32B-Instruct", "--kv-cache-dtype", "bfloat16")
+    olmo = ("vllm", "serve", "allenai/OLMo-2-0325-32B", "--kv-cache-dtype", "bfloat16")
     narrow = pasted(*olmo)
     assert narrow["models"][0]["weights"]["format"] == "bf16"
     assert "without --dtype vLLM loads it in bfloat16" in notes(narrow)

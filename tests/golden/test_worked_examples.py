@@ -6,10 +6,11 @@ The figures are facts read off vLLM's own planner. Each example gives the memory
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import pytest
-from support import gpufit_json
+from support import gpufit, gpufit_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +113,28 @@ EXAMPLES = {
         blocks=119_821, concurrency=14.63, tokens=1_917_136, more=("--tp", "8", "--engine", "vllm@0.13"),
     ),
 }  # fmt: skip
+
+
+MIXTRAL_AWQ = {
+    "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "torch_dtype": "float16", "vocab_size": 32000, "hidden_size": 4096,
+    "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "num_local_experts": 8,
+    "num_experts_per_tok": 2, "max_position_embeddings": 32768, "sliding_window": None, "tie_word_embeddings": False,
+    "quantization_config": {
+        "bits": 4, "group_size": 128, "modules_to_not_convert": ["gate"], "quant_method": "awq", "version": "gemm", "zero_point": True,
+    },
+}  # fmt: skip
+
+
+def test_mixtral_awq() -> None:
+    """Mixtral 8x7B in AWQ on an RTX A6000: 24,653,602,816 bytes created, 10,137 blocks in 19.80 GiB, 162,192 tokens."""
+    ended = gpufit(
+        "fit", "-", "--gpu", "rtx-a6000", "--engine", "vllm", "--context", "32768", "--overhead-gib", "0",
+        "--kv-cache-memory-bytes", str(1980 * 2**30 // 100), "--json", stdin=json.dumps(MIXTRAL_AWQ),
+    )  # fmt: skip
+    engine = json.loads(ended.stdout)["models"][0]["engine"]
+    assert engine["weights_created_bytes"] == 24_653_602_816
+    assert (engine["block_bytes"], engine["blocks_per_request"], engine["blocks"]) == (2_097_152, 2_048, 10_137)
+    assert engine["kv_cache_tokens"] == 162_192
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
