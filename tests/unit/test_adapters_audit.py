@@ -235,3 +235,13 @@ def test_no_value_ends_in_a_traceback(where: tuple[dict[str, Any], str], value: 
     config, name = where
     with contextlib.suppress(GpufitError):
         assert int(read(config, **{name: value}).total_params) > 0
+
+
+def test_a_text_model_that_is_only_named() -> None:
+    """Ultravox files name their text model: one in the catalogue is read with that catalogue's shapes, and the answer says so."""
+    named = {"model_type": "ultravox", "text_model_id": "meta-llama/Llama-3.1-8B-Instruct", "torch_dtype": "bfloat16",
+             "audio_model_id": "openai/whisper-large-v3-turbo", "hidden_size": 4096, "projector_ln_mid": True}  # fmt: skip
+    model = read(named)
+    text = sum(int(p.elements()) for p in model.parts if p.module.startswith("language_model."))
+    assert text == 8_030_261_248
+    assert any("meta-llama/Llama-3.1-8B-Instruct" in said for said in model.assumptions)

@@ -270,8 +270,8 @@ def test_prefix_models_keep_a_cache() -> None:
     ("config", "named"),
     [
         pytest.param(
-            {"model_type": "ultravox", "text_model_id": "meta-llama/Llama-3.1-8B-Instruct"},
-            "meta-llama/Llama-3.1-8B",
+            {"model_type": "ultravox", "text_model_id": "somebody/Llama-3.1-8B-Tuned"},
+            "somebody/Llama-3.1-8B-Tuned",
             id="elsewhere",
         ),
         pytest.param(PHI3_V | {"img_processor": {"model_name": "other"}}, "other", id="tower by name"),
