@@ -108,6 +108,13 @@ class Decoder:
         """One weight part; `module` is below the prefix unless it begins with a slash. Zero copies (experts) are refused."""
         if copies is not None and not int(copies):
             raise ConfigError(f"{copies.name} is 0 ({copies.origin}), but layers have a {name}", hint="check the config.json")
+        for side in (rows, columns):
+            if side is not None and not int(side):
+                nothing = zero_in(side)
+                raise ConfigError(
+                    f"{nothing.name or 'a number'} is 0 ({nothing.origin or self.config.origin}): a {name} would be empty",
+                    hint="check the config.json",
+                )
         if active is not None and int(active[0]) > int(active[1]):
             raise ConfigError(
                 f"{active[0].name} is {active[0].value} ({active[0].origin}), but there are {active[1].value} of them",
@@ -364,6 +371,11 @@ class Decoder:
             self.part("shared expert gate", Role.ROUTER, gate_module, one, self.hidden, layers=at)
 
 
+def zero_in(value: Q) -> Q:
+    """The fact that makes a product zero."""
+    return next((zero_in(arg) for arg in value.args if not arg.value), value)
+
+
 LAYER_NAMES = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 HEAD_NAMES = ("num_attention_heads", "n_head", "n_heads", "num_heads")
 HIDDEN_NAMES = ("hidden_size", "n_embd", "n_embed", "d_model", "dim")
@@ -392,6 +404,8 @@ def open_decoder(
 
     hidden = config.count(*HIDDEN_NAMES, symbol="H", label="hidden size", default=default("hidden_size"))
     layers = config.count(*LAYER_NAMES, symbol="L", label="decoder layers", default=default("num_hidden_layers"))
+    if not int(layers):
+        raise ConfigError(f"{layers.origin} is 0", hint="check the config.json")
     vocab = config.count("vocab_size", "padded_vocab_size", symbol="V", label="vocabulary", default=default("vocab_size"))
     tied_by = tie_from if tie_from is not None and tie_from.has("tie_word_embeddings") else config
     config.ignore("tie_word_embeddings")
