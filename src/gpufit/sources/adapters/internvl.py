@@ -1,4 +1,4 @@
-"""InternVL as converted for transformers: an InternViT with separate projections, and a text model of several families."""
+"""InternVL as converted for transformers, and Intern-S1: an InternViT with separate projections, and a text model of several families."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from gpufit.sources.nested import outer_tied, text_model
 from gpufit.sources.patterns import class_defaults
 from gpufit.sources.towers import Tower, channels_of, depth_of, image_of, inner_of, patch_of, projector, width_of
 
-ARCHITECTURES = ("InternVLForConditionalGeneration",)
+MODEL_TYPES = ("internvl", "interns1")
+ARCHITECTURES = ("InternVLForConditionalGeneration", "InternS1ForConditionalGeneration")
 VISION = class_defaults(
     "InternVLVisionConfig (transformers 5.24.0)",
     hidden_size=1024,
