@@ -168,6 +168,8 @@ def test_a_window_that_the_class_does_not_read_is_said() -> None:
         {"qk_dim": 64}, {"span": [128] * 6}, {"topology": {"a": 1}, "spam": 1}, {"layout": {"a": 1}}, {"arch_type": "hybrid"},
         {"extra_bias": True}, {"is_encoder_decoder": True}, {"add_cross_attention": True}, {"pruned_heads": {"1": [0]}},
         {"per_layer_config": {"1": {"num_attention_heads": 4}}},
+        {"pairs": [[1, 2], [3, 4]]},
+        {"plan": [{"a": 1}]},
     ],
 )  # fmt: skip
 def test_a_field_that_may_shape_the_model_is_never_passed_over(changed: dict[str, Any]) -> None:

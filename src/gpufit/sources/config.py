@@ -270,7 +270,7 @@ _PLAIN_OBJECTS = (
 )  # fmt: skip
 """Parts of the names of objects that say nothing of the model's shape."""
 
-_PLAIN_LISTS = ("image", "video", "audio", "token", "word", "resolution", "label")
+_PLAIN_LISTS = ("image", "video", "audio", "token", "word", "resolution", "label", "decoder_ids")
 """Parts of the names of lists that are not about layers, though they may by chance be as long."""
 
 _SPLIT = re.compile(r"[^a-z]+")
@@ -284,8 +284,8 @@ def is_off(value: Any) -> bool:
 def suspicious(unread: Mapping[str, Any], inert: frozenset[str] = frozenset(), *, layers: int = 0) -> tuple[str, ...]:
     """The unread fields that could change the cache or the weights and so forbid an answer, sorted by path.
 
-    A field is judged by its name and by its value: a list with one entry for each of `layers`, an object, or the name of a layer kind
-    says something of the shape whatever the field is called.
+    A field is judged by its name and by its value: a list with one entry for each of `layers`, a list of lists, an object, or the name
+    of a layer kind says something of the shape whatever the field is called.
     """
     found = []
     for path, value in unread.items():
@@ -310,7 +310,9 @@ def _by_value(name: str, value: Any, layers: int) -> bool:
         return not any(part in name for part in _PLAIN_OBJECTS)
     if any(part in name for part in _PLAIN_LISTS):
         return False
-    return isinstance(value, Sequence) and layers > 1 and len(value) == layers
+    if not isinstance(value, Sequence):
+        return False
+    return (layers > 1 and len(value) == layers) or any(isinstance(v, Mapping | list) and not is_off(v) for v in value)
 
 
 def used_fields(config: Config, keep: frozenset[str] = frozenset()) -> tuple[dict[str, Any], list[str]]:
