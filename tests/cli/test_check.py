@@ -59,6 +59,21 @@ def test_arguments_in_a_log_are_read(tmp_path: Path) -> None:
     assert found["run"]["max_model_len"] == 8192
 
 
+def test_the_logged_memory_goes_through_the_engine_of_its_version(tmp_path: Path) -> None:
+    """Up to 0.20 a server printed blocks // groups * block: 9,593 blocks of 5.27 GiB in two groups of gpt-oss are 76,736 tokens."""
+    text = (
+        "INFO vLLM API server version 0.19.0\n"
+        "INFO non-default args: {'model': 'gpt-oss-120b', 'max_model_len': 32768}\n"
+        "INFO Available KV cache memory: 5.27 GiB\n"
+        "INFO GPU KV cache size: 76,736 tokens\n"
+    )
+    log = tmp_path / "server.log"
+    log.write_text(text, encoding="utf-8")
+    lines = json.loads(gpufit("check", str(log), "--gpu", "h100-sxm", "--json").stdout)["lines"]
+    [line] = [found for found in lines if found["quantity"] == "GPU KV cache size, tokens, from the logged memory"]
+    assert line["predicted"] == 76_736
+
+
 def test_standard_input() -> None:
     """- reads the log from standard input."""
     ended = gpufit("check", "-", "--gpu", "a100-sxm4-40gb", stdin=LOG)

@@ -13,6 +13,9 @@ from gpufit.cli import options as o
 from gpufit.cli.asked import Asked, asks
 
 if TYPE_CHECKING:
+    from gpufit.engines.base import Capacity
+    from gpufit.hardware import Hardware
+    from gpufit.model import Model
     from gpufit.sources.vllm_log import Run
 
 HELP = """Reads a vLLM start-up log, predicts each of its memory lines, and prints predicted, logged and difference.
@@ -76,7 +79,9 @@ def command(
         raise UsageError(
             f"{named.slug}: {found.reason}", hint="what vLLM refuses cannot have printed this log: check --gpu and --model"
         )
-    lines = compared(found.capacity, [(f.quantity, f.value, f.step) for f in run.figures])
+    lines = compared(
+        found.capacity, [(f.quantity, f.value, f.step) for f in run.figures], _with_logged(server, run, named, hardware)
+    )
     about = {
         "model": named.id,
         "gpu": found.hardware.gpu.id,
@@ -100,6 +105,17 @@ def command(
         from gpufit.report.rows import written
 
         sys.stdout.write(written(check_rows(lines), chosen.value))
+
+
+def _with_logged(server: Asked, run: Run, model: Model, hardware: tuple[Hardware, ...]) -> Capacity | None:
+    """The same question with the cache memory that the log states in place of the prediction; None where it states none."""
+    from gpufit.sizing.search import answer
+
+    logged = next((int(f.value) for f in run.figures if f.quantity == "available KV cache memory"), 0)
+    if logged <= 0:
+        return None
+    given = dataclasses.replace(server, kv_cache_memory_bytes=logged, overhead_gib="0")
+    return answer(given.question(model, hardware, given.workload(), given.policy())).capacity
 
 
 def _lines(log: str) -> list[str]:

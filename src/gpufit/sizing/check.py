@@ -35,18 +35,20 @@ class Line:
         return abs(self.difference) <= self.step / 2
 
 
-def compared(capacity: Capacity, figures: Iterable[tuple[str, Fraction, Fraction]]) -> tuple[Line, ...]:
+def compared(
+    capacity: Capacity, figures: Iterable[tuple[str, Fraction, Fraction]], from_logged: Capacity | None = None
+) -> tuple[Line, ...]:
     """The lines that both sides have, in the log's order, and what the logged cache memory alone gives for blocks and tokens.
 
-    Memory of activations and graphs is modelled, so a prediction from the start differs by that; a prediction from the cache memory
-    that the server logged is arithmetic and should agree.
+    Memory of activations and graphs is modelled, so a prediction from the start differs by that. `from_logged` is the same server's
+    capacity with the cache memory that was logged: that is arithmetic and should agree.
     """
     known = list(figures)
     predicted = _predicted(capacity)
     lines = [Line(quantity=q, predicted=predicted[q], logged=v, step=s) for q, v, s in known if q in predicted]
-    memory = next(((v, s) for q, v, s in known if q == "available KV cache memory"), None)
-    if memory is not None:
-        lines += _from_logged(capacity, memory, known)
+    rounding = next((s for q, _, s in known if q == "available KV cache memory"), None)
+    if rounding is not None and from_logged is not None:
+        lines += _from_logged(from_logged, rounding, known)
     return tuple(lines)
 
 
@@ -67,22 +69,17 @@ def _predicted(capacity: Capacity) -> dict[str, Fraction]:
     }
 
 
-def _from_logged(capacity: Capacity, memory: tuple[Fraction, Fraction], known: list[tuple[str, Fraction, Fraction]]) -> list[Line]:
+def _from_logged(capacity: Capacity, rounding: Fraction, known: list[tuple[str, Fraction, Fraction]]) -> list[Line]:
     """Blocks, tokens and concurrency of the cache memory as logged; the print's rounding carries over to their own step."""
-    block, request = _fraction(capacity.details.get("block_bytes")), _fraction(capacity.details.get("blocks_per_request"))
-    if not block or not request:
+    predicted = _predicted(capacity)
+    blocks, block = predicted["GPU blocks"], _fraction(capacity.details.get("block_bytes"))
+    if not blocks or not block:
         return []
-    size, rounding = memory
-    each = {
-        "GPU blocks": (Fraction(size // block), rounding / block + 1),
-        "GPU KV cache size, tokens": (
-            Fraction(int((size // block) / request * capacity.context.value)),
-            (rounding / block + 1) / request * capacity.context.value + 1,
-        ),
-        "maximum concurrency": ((size // block) / request, (rounding / block + 1) / request),
-    }
+    # So many blocks may the rounding of the logged memory hide; each is worth an equal share of the other figures.
+    hidden = rounding / block + 1
+    each = {q: hidden * predicted[q] / blocks for q in ("GPU blocks", "GPU KV cache size, tokens", "maximum concurrency")}
     return [
-        Line(quantity=f"{q}, from the logged memory", predicted=each[q][0], logged=v, step=s + 2 * each[q][1])
+        Line(quantity=f"{q}, from the logged memory", predicted=predicted[q], logged=v, step=s + 2 * each[q])
         for q, v, s in known
         if q in each
     ]
