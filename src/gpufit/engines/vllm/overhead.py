@@ -9,15 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import gcd
 
+from gpufit.engines.vllm.constants import Constants
 from gpufit.engines.vllm.plan import CachePlan
 from gpufit.model import Model, Role
 from gpufit.quantity import BYTE, NUMBER, Q, ceil_div, fact, floor, largest, total
 
 _FOUR = Q(4, BYTE, "const")
 _TWO = Q(2, BYTE, "const")
-_MIB = 2**20
-
-_SOURCE = "modelled: vLLM 0.33.0, profile run of one batch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +37,14 @@ def estimated(model: Model, plan: CachePlan, tp: Q, *, eager: bool, graphs_count
     """The overhead of a server that runs this plan on one GPU."""
     sequences, tokens = plan.batch.sequences.count(), plan.batch.tokens.count()
     exact = [*_sampler_state(model, sequences), *_block_tables(plan, sequences, tokens)]
-    activation = largest(_forward(model, tokens, tp), _sampling(model, sequences)).as_step("O_a", "activation peak of one batch")
-    graphs = _graphs(eager=eager or not graphs_counted)
+    known = plan.constants
+    activation = largest(_forward(model, tokens, tp), _sampling(model, sequences, known)).as_step(
+        "O_a", "activation peak of one batch"
+    )
+    graphs = _graphs(known, eager=eager or not graphs_counted)
     likely = total([*exact, activation, graphs[1]]).as_step("O", "modelled overhead: runner state, activations, CUDA graphs")
-    half = fact("0.5", NUMBER, symbol="f_low", name="low share of the activation peak", origin=_SOURCE)
-    twice = fact(2, NUMBER, symbol="f_high", name="high share of the activation peak", origin=_SOURCE)
-    low = total([*exact, floor(activation * half), graphs[0]]).as_step("O_low", "overhead, low")
-    high = total([*exact, activation * twice, graphs[2]]).as_step("O_high", "overhead, high")
+    low = total([*exact, floor(activation * known.number("activation_low_share")), graphs[0]]).as_step("O_low", "overhead, low")
+    high = total([*exact, activation * known.number("activation_high_share"), graphs[2]]).as_step("O_high", "overhead, high")
     return Overhead(likely=likely, low=low, high=high)
 
 
@@ -78,7 +77,9 @@ def _forward(model: Model, tokens: Q, tp: Q) -> Q:
         terms.append(ceil_div(3 * widest, tp))
     if qkv:
         terms.append(ceil_div(max(qkv, key=int), tp))
-    routed = next((p for p in model.parts if p.role is Role.ROUTED_EXPERTS and p.columns is not None and p.active is not None), None)
+    routed = next(
+        (p for p in model.parts if p.role is Role.ROUTED_EXPERTS and p.columns is not None and p.active is not None), None
+    )
     if routed is not None and routed.active is not None:
         inner = _widest(model, Role.ROUTED_EXPERTS)
         assert inner is not None, "an expert has a width"
@@ -91,21 +92,16 @@ def _widest(model: Model, role: Role) -> Q | None:
     return max(rows, key=int) if rows else None
 
 
-def _sampling(model: Model, sequences: Q) -> Q:
+def _sampling(model: Model, sequences: Q, known: Constants) -> Q:
     """Logits in 16 and 32 bit and what sampling makes of them."""
     if model.vocab_size is None:
         return Q(0, BYTE, "const")
-    each = fact(8, BYTE, symbol="o_v", name="bytes alive for each logit while sampling", origin=_SOURCE)
-    return (sequences * model.vocab_size * each).as_step("O_v", "logits of one sampling pass")
+    return (sequences * model.vocab_size * known.number("logit_bytes")).as_step("O_v", "logits of one sampling pass")
 
 
-def _graphs(*, eager: bool) -> tuple[Q, Q, Q]:
+def _graphs(known: Constants, *, eager: bool) -> tuple[Q, Q, Q]:
     """CUDA graphs: low, likely and high; nothing where none are captured or counted."""
-    sizes = (0, 0, 0) if eager else (300 * _MIB, 768 * _MIB, 1536 * _MIB)
-    why = "no graphs are captured or counted" if eager else "0.3 to 1.5 GiB seen for default capture lists"
-    names = ("low", "likely", "high")
-    low, likely, high = (
-        fact(size, BYTE, symbol=f"O_g_{name}" if name != "likely" else "O_g", name=f"CUDA graphs, {name}", origin=f"modelled: {why}")
-        for size, name in zip(sizes, names, strict=True)
-    )
-    return low, likely, high
+    if eager:
+        none = fact(0, BYTE, symbol="O_g", name="CUDA graphs", origin="none are captured, or this version does not count them")
+        return none, none, none
+    return known.number("graphs_low"), known.number("graphs_likely"), known.number("graphs_high")
